@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Which program: what it may call and open follows from this (syscalls.c, files.c). */
+/** Which program: what it may call and open follows from this (syscalls.c, arguments.c, files.c). */
 enum rg_sandbox_program {
     RG_SANDBOX_WORKER,     /* executes a session's calls through the driver */
     RG_SANDBOX_PROBE,      /* loads the driver once to look at it */

@@ -1,6 +1,6 @@
 /*
  * syscalls.c - the system calls that a confined program may make, as data with the reason of each group, and the
- * seccomp filter made of it.
+ * seccomp filter made of it (those of which a part is allowed: arguments.c).
  *
  * What is listed is allowed. What no program of ours has a use for, and an attacker has, kills the process
  * (`attacks`): nothing is lost that was still to be trusted, and the log says it. Everything else fails: with
@@ -9,35 +9,11 @@
  *
  * In mode log nothing fails: what would, is named once in the log (learn.c).
  */
-#include "server/sandbox/internal.h"
+#include "server/sandbox/filter.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/sockios.h>
-#include <sched.h>
-#include <seccomp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-/* Whom a group is for. */
-enum {
-    W = 1 << 0, /* worker on the software device */
-    N = 1 << 1, /* worker on NVIDIA's driver */
-    P = 1 << 2, /* probe, manager: a driver is loaded, nothing is received from a network */
-    M = 1 << 3, /* netperf */
-    F = 1 << 4, /* frontend */
-    R = 1 << 5, /* any of them where RDMA is allowed */
-    A = 1 << 6, /* accountant */
-    E = 1 << 7, /* the pool's agent, which talks to etcd */
-    ALL = W | N | P | M | F | A | E,
-    OPENERS = W | N | P | M | A | E,
-};
 
 struct group {
     int whom;
@@ -107,15 +83,6 @@ static const char *const hot[] = {"futex", "recvmsg", "sendmsg",  "poll",
 
 /* --- the filter ----------------------------------------------------------------------------------------- */
 
-struct filter {
-    scmp_filter_ctx context;
-    const struct rg_sandbox_policy *policy;
-    int whom;
-    uint32_t attack, refused; /* what becomes of these */
-    char *why;
-    size_t why_size;
-};
-
 static int whom_of(const struct rg_sandbox_policy *policy)
 {
     static const int programs[RG_SANDBOX_PROGRAMS] = {
@@ -125,9 +92,8 @@ static int whom_of(const struct rg_sandbox_policy *policy)
            (policy->rdma ? R : 0);
 }
 
-/* One rule; a call that this library or machine does not know needs none, and one that does what it would anyhow. */
-static int add(struct filter *filter, uint32_t action, const char *name, unsigned n,
-               const struct scmp_arg_cmp *arguments)
+int rg_sandbox_filter_add(struct rg_sandbox_filter *filter, uint32_t action, const char *name, unsigned n,
+                          const struct scmp_arg_cmp *arguments)
 {
     const int number = seccomp_syscall_resolve_name(name);
     if (number == __NR_SCMP_ERROR || number < 0)
@@ -140,7 +106,7 @@ static int add(struct filter *filter, uint32_t action, const char *name, unsigne
     return error;
 }
 
-static int add_names(struct filter *filter, uint32_t action, const char *names)
+int rg_sandbox_filter_add_names(struct rg_sandbox_filter *filter, uint32_t action, const char *names)
 {
     int error = 0;
     for (const char *at = names; *at && !error;) {
@@ -155,226 +121,23 @@ static int add_names(struct filter *filter, uint32_t action, const char *names)
             filter->policy->mode == RG_SANDBOX_LOG && action == SCMP_ACT_ALLOW &&
             (strcmp(name, "open") == 0 || strcmp(name, "openat") == 0 || strcmp(name, "creat") == 0);
         if (!asked)
-            error = add(filter, action, name, 0, NULL);
+            error = rg_sandbox_filter_add(filter, action, name, 0, NULL);
         at += size;
         at += strspn(at, " ");
     }
     return error;
 }
 
-#define ALLOW_IF(filter, name, ...)                                                                          \
-    add(filter, SCMP_ACT_ALLOW, name, 1, (const struct scmp_arg_cmp[]){SCMP_CMP64(__VA_ARGS__)})
-#define REFUSE_IF(filter, name, code, ...)                                                                   \
-    add(filter, (filter)->refused ? (filter)->refused : SCMP_ACT_ERRNO(code), name, 1,                       \
-        (const struct scmp_arg_cmp[]){SCMP_CMP64(__VA_ARGS__)})
-
-/* Threads, never processes, and no namespaces. */
-static int add_clone(struct filter *filter)
+static int fill(struct rg_sandbox_filter *filter)
 {
-    const uint64_t named = CLONE_THREAD | CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
-                           CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME;
-    int error = ALLOW_IF(filter, "clone", 0, SCMP_CMP_MASKED_EQ, named, CLONE_THREAD);
-    if (!error && (filter->whom & M) && (filter->whom & R)) { /* perftest's programs */
-        error = ALLOW_IF(filter, "clone", 0, SCMP_CMP_MASKED_EQ, named, 0);
-        if (!error)
-            error = add_names(filter, SCMP_ACT_ALLOW, "execve vfork fork");
-    } else if (!error) {
-        /* NVIDIA's library tries to start its helper where a device file is missing */
-        error = add_names(filter,
-                          filter->refused            ? filter->refused
-                          : (filter->whom & (N | P)) ? SCMP_ACT_ERRNO(EPERM)
-                                                     : filter->attack,
-                          "execve fork vfork");
-    }
-    return error;
-}
-
-/*
- * Only itself: what signals others, limits or looks at them. Memory of its own it reads and writes so where it may not be
- * there (common/base/safe_copy.c); the memory of another process is what an attacker wants.
- */
-static int add_self(struct filter *filter)
-{
-    const scmp_datum_t self = (scmp_datum_t)getpid();
-    static const char *const by_process[] = {"kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"};
     int error = 0;
-    for (size_t i = 0; i < sizeof by_process / sizeof by_process[0] && !error; i++) {
-        error = ALLOW_IF(filter, by_process[i], 0, SCMP_CMP_EQ, self);
-        if (!error)
-            error = REFUSE_IF(filter, by_process[i], EPERM, 0, SCMP_CMP_NE, self);
-    }
-    static const char *const memory[] = {"process_vm_readv", "process_vm_writev"};
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0] && !error; i++) {
-        error = ALLOW_IF(filter, memory[i], 0, SCMP_CMP_EQ, self);
-        if (!error)
-            error = add(filter, filter->attack, memory[i], 1,
-                        (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_NE, self)});
-    }
-    if (!error && (filter->whom & (N | P))) /* of the calling thread */
-        error = add(filter, SCMP_ACT_ALLOW, "setpriority", 2,
-                    (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, PRIO_PROCESS),
-                                                  SCMP_CMP64(1, SCMP_CMP_EQ, 0)});
-    if (!error)
-        error = ALLOW_IF(filter, "prlimit64", 0, SCMP_CMP_EQ, 0);
-    if (!error)
-        error = ALLOW_IF(filter, "prlimit64", 0, SCMP_CMP_EQ, self);
-    return error ? error : add(filter, SCMP_ACT_ALLOW, "setrlimit", 0, NULL);
-}
-
-enum { OF_A_THREAD = 1 }; /* IOPRIO_WHO_PROCESS */
-
-/*
- * How it is scheduled: the calling thread. NVIDIA's driver may set other threads of its process by the C library, which
- * names them by numbers as another process has them; so what would be worse than the usual is refused, but on which
- * processors a thread runs has no such bound (SECURITY.md).
- */
-static int add_scheduling(struct filter *filter)
-{
-    const bool driver = filter->whom & (N | P);
-    int error = driver ? 0 : ALLOW_IF(filter, "sched_setaffinity", 0, SCMP_CMP_EQ, 0);
-    if (!error && !driver)
-        error = REFUSE_IF(filter, "sched_setaffinity", EPERM, 0, SCMP_CMP_NE, 0);
-    if (error || !(filter->whom & (N | P | M)))
-        return error;
-    error = ALLOW_IF(filter, "sched_setscheduler", 0, SCMP_CMP_EQ, 0);
-    if (error || !driver)
-        return error;
-    error = ALLOW_IF(filter, "sched_setscheduler", 1, SCMP_CMP_LE, SCHED_RR); /* not batch, not idle */
-    if (!error)
-        error =
-            add(filter, filter->refused ? filter->refused : SCMP_ACT_ERRNO(EPERM), "sched_setscheduler", 2,
-                (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_NE, 0),
-                                              SCMP_CMP64(1, SCMP_CMP_GT, SCHED_RR)});
-    if (!error)
-        error = ALLOW_IF(filter, "sched_setattr", 0, SCMP_CMP_EQ, 0);
-    if (!error)
-        error = REFUSE_IF(filter, "sched_setattr", EPERM, 0, SCMP_CMP_NE, 0);
-    return error ? error
-                 : add(filter, SCMP_ACT_ALLOW, "ioprio_set", 2,
-                       (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, OF_A_THREAD),
-                                                     SCMP_CMP64(1, SCMP_CMP_EQ, 0)});
-}
-
-static int add_sockets(struct filter *filter)
-{
-    static const int more[] = {AF_INET, AF_INET6, AF_NETLINK};
-    int error = ALLOW_IF(filter, "socketpair", 0, SCMP_CMP_EQ, AF_UNIX);
-    if (!error && (filter->whom & (W | N | P)))
-        error = ALLOW_IF(filter, "socket", 0, SCMP_CMP_EQ, AF_UNIX);
-    if (!error && (filter->whom & P)) /* NVML asks the kernel for events of devices */
-        error = ALLOW_IF(filter, "socket", 0, SCMP_CMP_EQ, AF_NETLINK);
-    for (size_t i = 0; i < sizeof more / sizeof more[0] && !error; i++)
-        if (filter->whom & (R | E))
-            error = ALLOW_IF(filter, "socket", 0, SCMP_CMP_EQ, (scmp_datum_t)more[i]);
-    return error;
-}
-
-/* The kernel looks at 32 bits of a command: what more a caller sets changes nothing, and so must not here. */
-#define COMMAND UINT64_C(0xffffffff)
-
-/*
- * All but whom a descriptor signals, and by what: the kernel sends such a signal, SIGKILL too, to any process of the same
- * user.
- */
-static int add_fcntl(struct filter *filter)
-{
-    static const struct {
-        uint64_t mask, value;
-    } allowed_commands[] = {
-        {COMMAND & ~UINT64_C(7), 0},    /* F_DUPFD to F_SETLKW */
-        {COMMAND, 36},                  /* F_OFD_GETLK */
-        {COMMAND, 37},                  /* F_OFD_SETLK */
-        {COMMAND, 38},                  /* F_OFD_SETLKW */
-        {COMMAND & ~UINT64_C(3), 1028}, /* F_DUPFD_CLOEXEC, sizes of pipes */
-        {COMMAND & ~UINT64_C(7), 1032}, /* the same, seals, hints */
-    };
-    int error = 0;
-    for (size_t i = 0; i < sizeof allowed_commands / sizeof allowed_commands[0] && !error; i++)
-        error = ALLOW_IF(filter, "fcntl", 1, SCMP_CMP_MASKED_EQ, allowed_commands[i].mask,
-                         allowed_commands[i].value);
-    /* F_SETOWN, F_GETOWN, F_SETSIG, F_GETSIG, F_SETOWN_EX, F_GETOWN_EX */
-    return error ? error
-                 : REFUSE_IF(filter, "fcntl", EPERM, 1, SCMP_CMP_MASKED_EQ, COMMAND & ~UINT64_C(7), 8);
-}
-
-enum { OF_TERMINALS = 0x54, OF_SOCKETS = 0x89 }; /* the second byte of a request */
-
-/* Those of other types: a rule has one comparison of an argument, so each says that one bit of the type is another. */
-static int add_other_types(struct filter *filter)
-{
-    static const uint64_t types[] = {OF_TERMINALS, OF_SOCKETS}; /* which differ in the highest bit */
-    int error = 0;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        for (unsigned bit = 0; bit < 7 && !error; bit++) {
-            const uint64_t mask = UINT64_C(0x80) | UINT64_C(1) << bit;
-            error = ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_MASKED_EQ, mask << 8,
-                             ((types[i] ^ UINT64_C(1) << bit) & mask) << 8);
-        }
-    /* of interfaces; those below say whom a socket signals */
-    for (unsigned bit = 4; bit < 8 && !error; bit++)
-        error = ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_MASKED_EQ, UINT64_C(0xff00) | UINT64_C(1) << bit,
-                         (uint64_t)OF_SOCKETS << 8 | UINT64_C(1) << bit);
-    return error;
-}
-
-/* Of a driver's device files Landlock decides; without one only what the C library asks sockets and terminals. */
-static int add_ioctl(struct filter *filter)
-{
-    static const uint64_t plain[] = {FIONREAD, FIONBIO, TCGETS, TIOCGWINSZ, TIOCOUTQ, FIOCLEX, FIONCLEX};
-    /* pushing characters into a terminal that was inherited; signals to others by a socket */
-    static const uint64_t refused[] = {TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP};
-    int error = 0;
-    for (size_t i = 0; i < sizeof plain / sizeof plain[0] && !error; i++)
-        error = ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_MASKED_EQ, COMMAND, plain[i]);
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0] && !error; i++)
-        error = REFUSE_IF(filter, "ioctl", EPERM, 1, SCMP_CMP_MASKED_EQ, COMMAND, refused[i]);
-    return error || !(filter->whom & (N | P | R)) ? error : add_other_types(filter);
-}
-
-static int add_prctl(struct filter *filter)
-{
-    static const int options[] = {PR_SET_NAME,      PR_GET_NAME,         PR_SET_PDEATHSIG,
-                                  PR_GET_PDEATHSIG, PR_GET_DUMPABLE,     PR_SET_DUMPABLE,
-                                  PR_CAPBSET_READ,  PR_GET_NO_NEW_PRIVS, PR_SET_NO_NEW_PRIVS,
-                                  PR_GET_SECCOMP,   PR_SET_TIMERSLACK,   PR_GET_TIMERSLACK,
-                                  PR_GET_KEEPCAPS,  PR_GET_SECUREBITS,   0x53564d41 /* PR_SET_VMA */};
-    int error = 0;
-    for (size_t i = 0; i < sizeof options / sizeof options[0] && !error; i++)
-        error = ALLOW_IF(filter, "prctl", 0, SCMP_CMP_EQ, (scmp_datum_t)options[i]);
-    return error;
-}
-
-/* The frontend runs no code but what it began with. */
-static int add_mapping(struct filter *filter)
-{
-    if (!(filter->whom & F))
-        return 0;
-    const int error = ALLOW_IF(filter, "mmap", 2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
-    return error ? error : ALLOW_IF(filter, "mprotect", 2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
-}
-
-static int fill(struct filter *filter)
-{
-    int error = add_clone(filter);
     for (size_t i = 0; i < sizeof allowed / sizeof allowed[0] && !error; i++)
         if (allowed[i].whom & filter->whom)
-            error = add_names(filter, SCMP_ACT_ALLOW, allowed[i].calls);
+            error = rg_sandbox_filter_add_names(filter, SCMP_ACT_ALLOW, allowed[i].calls);
     if (!error)
-        error = add_names(filter, filter->attack, attacks);
+        error = rg_sandbox_filter_add_names(filter, filter->attack, attacks);
     if (!error)
-        error = add_self(filter);
-    if (!error)
-        error = add_scheduling(filter);
-    if (!error)
-        error = add_sockets(filter);
-    if (!error)
-        error = add_fcntl(filter);
-    if (!error)
-        error = add_ioctl(filter);
-    if (!error)
-        error = add_prctl(filter);
-    if (!error)
-        error = add_mapping(filter);
+        error = rg_sandbox_filter_add_arguments(filter);
     for (size_t i = 0; i < sizeof hot / sizeof hot[0] && !error; i++)
         (void)seccomp_syscall_priority(filter->context, seccomp_syscall_resolve_name(hot[i]),
                                        (uint8_t)(255 - i));
@@ -385,12 +148,12 @@ int rg_sandbox_confine_calls(const struct rg_sandbox_policy *policy, char *why, 
 {
     const bool learning = policy->mode == RG_SANDBOX_LOG;
     const uint32_t otherwise = learning ? SCMP_ACT_NOTIFY : SCMP_ACT_ERRNO(ENOSYS);
-    struct filter filter = {.policy = policy,
-                            .whom = whom_of(policy),
-                            .attack = learning ? SCMP_ACT_NOTIFY : SCMP_ACT_KILL_PROCESS,
-                            .refused = learning ? SCMP_ACT_NOTIFY : 0,
-                            .why = why,
-                            .why_size = why_size};
+    struct rg_sandbox_filter filter = {.policy = policy,
+                                       .whom = whom_of(policy),
+                                       .attack = learning ? SCMP_ACT_NOTIFY : SCMP_ACT_KILL_PROCESS,
+                                       .refused = learning ? SCMP_ACT_NOTIFY : 0,
+                                       .why = why,
+                                       .why_size = why_size};
     filter.context = seccomp_init(otherwise);
     if (!filter.context)
         return ENOMEM;

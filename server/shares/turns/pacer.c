@@ -7,8 +7,6 @@
  */
 #include "server/shares/turns/pacer.h"
 
-#define MILLION 1000000ll
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -17,39 +15,6 @@ static uint64_t least(uint64_t a, uint64_t b)
 static uint64_t most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-/* --- the cap -------------------------------------------------------------------------------------------- */
-
-static int64_t burst(const struct rg_pacer *pacer)
-{
-    return (int64_t)(RG_PACER_BURST_NS * pacer->cap_millionths / MILLION);
-}
-
-static void fill_bucket(struct rg_pacer *pacer, uint64_t now)
-{
-    if (!pacer->cap_millionths || now <= pacer->bucket_at)
-        return;
-    const uint64_t passed =
-        least(now - pacer->bucket_at, (uint64_t)RG_TURN_DEBT_MAX_NS * MILLION / pacer->cap_millionths);
-    const int64_t gain = (int64_t)((unsigned __int128)passed * pacer->cap_millionths / MILLION);
-    if (gain == 0)
-        return;
-    pacer->bucket_at = now;
-    pacer->bucket = pacer->bucket + gain < burst(pacer) ? pacer->bucket + gain : burst(pacer);
-}
-
-/* The time from which on the cap lets the session go on: once empty, when the bucket is half full. */
-static uint64_t capped_until(struct rg_pacer *pacer, uint64_t now)
-{
-    fill_bucket(pacer, now);
-    if (!pacer->cap_millionths)
-        return 0;
-    if (pacer->bucket <= 0) {
-        const int64_t missing = burst(pacer) / 2 + 1 - pacer->bucket;
-        pacer->resume_at = now + (uint64_t)missing * MILLION / pacer->cap_millionths;
-    }
-    return pacer->resume_at > now ? pacer->resume_at : 0;
 }
 
 /* --- guesses -------------------------------------------------------------------------------------------- */
@@ -97,7 +62,7 @@ static void learn(struct rg_pacer *pacer, uint64_t took)
 
 bool rg_pacer_alone(const struct rg_pacer *pacer)
 {
-    return !pacer->others.any && !pacer->cap_millionths;
+    return !pacer->others.any && !pacer->cap.millionths;
 }
 
 /* --- chunks --------------------------------------------------------------------------------------------- */
@@ -119,8 +84,8 @@ static uint64_t budget_of(struct rg_pacer *pacer, uint64_t now)
     }
     if (pacer->others.high && !pacer->high)
         budget = least(budget, RG_PACER_SHORT_NS);
-    if (pacer->cap_millionths)
-        budget = least(budget, pacer->bucket > 0 ? (uint64_t)pacer->bucket : 0);
+    if (pacer->cap.millionths)
+        budget = least(budget, pacer->cap.bucket > 0 ? (uint64_t)pacer->cap.bucket : 0);
     return most(budget, RG_PACER_LEAST_NS);
 }
 
@@ -129,9 +94,7 @@ static void charge(struct rg_pacer *pacer, uint64_t until)
 {
     const uint64_t used = until > pacer->began ? until - pacer->began : 0;
     pacer->busy_ns += used;
-    pacer->bucket -= pacer->cap_millionths ? (int64_t)least(used, (uint64_t)RG_TURN_DEBT_MAX_NS) : 0;
-    if (pacer->bucket < -RG_TURN_DEBT_MAX_NS)
-        pacer->bucket = -RG_TURN_DEBT_MAX_NS;
+    rg_cap_charge(&pacer->cap, used);
     if (pacer->holding)
         pacer->turn_used += used;
     else
@@ -206,7 +169,7 @@ static bool have_turn(struct rg_pacer *pacer, uint64_t now)
         rg_turns_charge(pacer->turns, pacer->place, pacer->turn_used);
     }
     if (!pacer->holding &&
-        rg_turns_ask(pacer->turns, pacer->place, capped_until(pacer, now), &pacer->wait, now))
+        rg_turns_ask(pacer->turns, pacer->place, rg_cap_until(&pacer->cap, now), &pacer->wait, now))
         begin_turn(pacer, now);
     return pacer->holding;
 }
@@ -214,7 +177,8 @@ static bool have_turn(struct rg_pacer *pacer, uint64_t now)
 static void pass(struct rg_pacer *pacer, bool again, uint64_t now)
 {
     pacer->holding = false;
-    if (rg_turns_pass(pacer->turns, pacer->place, pacer->turn_used, again, capped_until(pacer, now), now))
+    if (rg_turns_pass(pacer->turns, pacer->place, pacer->turn_used, again, rg_cap_until(&pacer->cap, now),
+                      now))
         begin_turn(pacer, now);
 }
 
@@ -246,7 +210,7 @@ static bool go(struct rg_pacer *pacer, uint64_t guess, uint64_t now)
 /* Another has the turn, and this submission may go all the same. */
 static bool may_be_guest(const struct rg_pacer *pacer, uint64_t guess)
 {
-    return !pacer->holding && pacer->calm && !pacer->cap_millionths && pacer->others.any &&
+    return !pacer->holding && pacer->calm && !pacer->cap.millionths && pacer->others.any &&
            (pacer->high || !pacer->others.high) && guess && pacer->planned + guess <= RG_PACER_GUEST_NS &&
            (pacer->began == 0 || pacer->planned != 0) && rg_turns_taken(pacer->turns, pacer->place) &&
            rg_turns_credit(pacer->turns, pacer->place) > pacer->planned;
@@ -274,8 +238,8 @@ bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
     if (pacer->closed)
         return wait_on(pacer, now);
     if (pacer->planned == 0) {
-        fill_bucket(pacer, now);
-        if (pacer->cap_millionths && pacer->bucket <= 0 && pacer->began == 0) {
+        rg_cap_fill(&pacer->cap, now);
+        if (rg_cap_is_spent(&pacer->cap) && pacer->began == 0) {
             pass(pacer, true, now);
             return wait_on(pacer, now);
         }
@@ -357,10 +321,10 @@ static uint64_t step_under_way(struct rg_pacer *pacer, const struct rg_pacer_see
 /* Nothing is under way: the turn goes on, is renewed, or passes. */
 static void step_turn(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
 {
-    fill_bucket(pacer, seen->now);
-    const bool spent = pacer->cap_millionths && pacer->bucket <= 0;
+    rg_cap_fill(&pacer->cap, seen->now);
     const bool over = pacer->turn_used >= rg_turns_credit(pacer->turns, pacer->place);
-    if (!seen->pending || spent || over || rg_turns_preempted(pacer->turns, pacer->place, seen->now))
+    if (!seen->pending || rg_cap_is_spent(&pacer->cap) || over ||
+        rg_turns_preempted(pacer->turns, pacer->place, seen->now))
         pass(pacer, seen->pending, seen->now);
 }
 
@@ -387,7 +351,7 @@ uint64_t rg_pacer_step(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
     }
     if (have_turn(pacer, now))
         return now;
-    const uint64_t until = capped_until(pacer, now);
+    const uint64_t until = rg_cap_until(&pacer->cap, now);
     return until ? until : now + RG_PACER_GO_ON_NS;
 }
 
@@ -401,11 +365,7 @@ void rg_pacer_init(struct rg_pacer *pacer, struct rg_turns *turns, uint32_t plac
 void rg_pacer_set(struct rg_pacer *pacer, uint32_t cap_millionths, uint32_t weight,
                   enum rg_turn_priority priority, uint64_t now)
 {
-    if (cap_millionths != pacer->cap_millionths) {
-        pacer->cap_millionths = cap_millionths;
-        pacer->bucket_at = now;
-        pacer->bucket = burst(pacer) / 4;
-    }
+    rg_cap_set(&pacer->cap, cap_millionths, now);
     pacer->high = priority >= RG_TURN_HIGH;
     rg_turns_join(pacer->turns, pacer->place, weight, priority);
 }

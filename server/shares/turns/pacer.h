@@ -22,14 +22,14 @@
  * guessed for beside who has the turn; it is charged all the time until that is done, so that nothing is gained by a wrong guess. Not
  * beside sessions of higher priority, and not with a cap.
  *
- * A hard cap is a bucket of time that fills at the capped rate, holds RG_PACER_BURST_NS of it, and is emptied by what was
- * measured; without time in it there is no turn.
+ * With a hard cap whose bucket is empty (cap.h) there is no turn.
  *
  * No threads and no clock: who calls has a lock, and says what time it is and whether the device has done all (gate.c).
  */
 #ifndef RG_SERVER_SHARES_TURNS_PACER_H
 #define RG_SERVER_SHARES_TURNS_PACER_H
 
+#include "server/shares/turns/cap.h"
 #include "server/shares/turns/turns.h"
 
 #define RG_PACER_LONG_NS         24000000ull /* of a chunk if nobody waits */
@@ -44,7 +44,6 @@
 #define RG_PACER_BLOCKED_NS      2000000ull    /* the same if it waits for an answer of the client's */
 #define RG_PACER_SAMPLE_NS       1000000ull /* between two looks at a device that one session has alone … */
 #define RG_PACER_ACTIVE_NS       100000000ull /* … as long as something was submitted in so much time */
-#define RG_PACER_BURST_NS        20000000ull  /* a cap's bucket holds what comes in so much time */
 #define RG_PACER_KEYS            512u         /* submissions of so many kinds are remembered */
 #define RG_PACER_CHUNK_KINDS     16u          /* kinds in a chunk */
 
@@ -56,7 +55,7 @@ struct rg_pacer_guess {
 struct rg_pacer {
     struct rg_turns *turns;
     uint32_t place;
-    uint32_t cap_millionths; /* 0: none */
+    struct rg_cap cap;
     bool high;
 
     /* what there is beside it */
@@ -78,10 +77,6 @@ struct rg_pacer {
     } kinds[RG_PACER_CHUNK_KINDS];
     uint32_t n_kinds;
     bool unknown; /* it has one whose length nobody knows */
-    /* the cap's bucket */
-    int64_t bucket;
-    uint64_t bucket_at;
-    uint64_t resume_at; /* it was empty: the session goes on from then on */
     /* alone: the last look at the device, and what was seen */
     uint64_t sampled_at, active_at;
     bool sampled_busy;
