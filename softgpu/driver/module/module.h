@@ -130,6 +130,8 @@ CUresult sg_compile_result(enum sg_compile_status status);
 CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_kernel_object **kernels,
                        struct sg_managed **managed, struct sg_text *log, struct sg_module **out);
 void sg_managed_release(struct sg_managed *managed);
+/** Gives each variable of a module that is being made its address in an allocation of the context's device; `managed` as above. */
+CUresult sg_module_place_variables(struct sg_module *module, struct sg_managed **managed);
 /** Takes the module's and its functions' handles away and drops their references. False: it was no live
  * module. */
 bool sg_module_destroy(struct sg_module *module);

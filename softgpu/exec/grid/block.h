@@ -1,5 +1,5 @@
 /*
- * block.h - a block in execution: its run, its threads' beginning and end. Slot's thread only.
+ * block.h - a block in execution: its run (block.c), its threads' beginning and end (threads.c). Slot's thread only.
  */
 #ifndef SG_EXEC_GRID_BLOCK_H
 #define SG_EXEC_GRID_BLOCK_H
@@ -18,5 +18,20 @@ void sg_run_abandon(struct sg_run *run);
 enum sg_leave sg_run_turn(struct sg_run *run, struct sg_fiber *fiber);
 /** Runs blocks [first, end) of a block-form grid on `fiber`; SG_LEAVE_ENDED or _STOPPED. */
 enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t first, uint64_t end);
+
+/** Sets the block index from its linear number. */
+static inline void sg_block_set_index(struct sg_block *block, uint64_t index)
+{
+    uint32_t x = block->nctaid[0], y = block->nctaid[1];
+    if (index < x) {
+        block->ctaid[0] = (uint32_t)index;
+        block->ctaid[1] = block->ctaid[2] = 0;
+        return;
+    }
+    block->ctaid[0] = (uint32_t)(index % x);
+    index /= x;
+    block->ctaid[1] = (uint32_t)(index % y);
+    block->ctaid[2] = (uint32_t)(index / y);
+}
 
 #endif
