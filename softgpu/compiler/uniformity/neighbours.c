@@ -1,7 +1,7 @@
 /*
  * neighbours.c - lanes that read what their neighbours have written, without any barrier: see uniformity.h.
  *
- * Addresses are taken apart into sums of registers times numbers. Where those of a store and of a load differ
+ * Addresses are taken apart into sums of registers times numbers (address.h). Where those of a store and of a load differ
  * by a number alone, and that is a multiple of what lies between a thread's place and the next one's, the
  * load is of what another lane stores:
  *
@@ -21,30 +21,18 @@
  */
 #include "softgpu/compiler/ir/flow.h"
 #include "softgpu/compiler/ir/traits.h"
+#include "softgpu/compiler/uniformity/address.h"
 #include "softgpu/compiler/uniformity/uniformity.h"
 
-#define TERMS_MAX    6u
-#define DEPTH_MAX    12u
 #define ACCESSES_MAX 1024u /* of each kind, that are looked at in a function */
 #define PLACES_MAX   64u   /* that are followed */
 #define WARP         32
-
-/* number + Σ factor · root */
-struct sum {
-    uint64_t number;
-    uint32_t n;
-    bool known;
-    struct {
-        uint64_t root; /* a register, or where a variable is */
-        uint64_t factor;
-    } term[TERMS_MAX];
-};
 
 struct access {
     uint32_t insn;
     bool linear;  /* the address */
     int64_t step; /* from each thread to the next, of a linear one */
-    struct sum address;
+    struct sg_address address;
     uint64_t crossed; /* the places that it must not pass before the lanes are together */
     uint64_t own;     /* the bit of its own place, if it is followed */
 };
@@ -57,142 +45,11 @@ struct accesses {
 struct search {
     const struct sg_ptx_function *function;
     const struct sg_uniformity *uniformities;
-    uint32_t *writer; /* by register: 1 + the only instruction that writes it, 0: none, UINT32_MAX: several */
-    uint32_t insn;    /* while writers are counted */
+    struct sg_writers writers;
     uint32_t n_places;
     struct accesses loads, stores;
     struct accesses scattered; /* stores to shared memory whose places are computed, or one for all lanes */
 };
-
-static void note_writer(void *user, uint32_t reg, bool written, bool maybe)
-{
-    struct search *search = user;
-    if (written)
-        search->writer[reg] = search->writer[reg] != 0 || maybe ? UINT32_MAX : search->insn + 1;
-}
-
-static void add_term(struct sum *sum, uint64_t root, uint64_t factor)
-{
-    uint32_t i = 0;
-    while (i < sum->n && sum->term[i].root != root)
-        i++;
-    if (i == sum->n) {
-        if (i == TERMS_MAX) {
-            sum->known = false;
-            return;
-        }
-        sum->term[sum->n++].root = root;
-        sum->term[i].factor = 0;
-    }
-    sum->term[i].factor += factor;
-    if (sum->term[i].factor == 0)
-        sum->term[i] = sum->term[--sum->n];
-}
-
-static uint64_t signed_number(const struct sg_insn *insn, uint64_t value)
-{
-    return sg_type_bytes((enum sg_type)insn->types[0]) == 4 ? (uint64_t)(int64_t)(int32_t)value : value;
-}
-
-static bool is_number(const struct sg_operand *operand)
-{
-    return operand->kind == SG_OPERAND_INTEGER;
-}
-
-static void add_operand(const struct search *search, struct sum *sum, const struct sg_operand *operand,
-                        uint64_t factor, uint32_t depth);
-
-/* An or with a number of bits that are 0 is a sum. */
-static bool add_or(const struct search *search, struct sum *sum, const struct sg_operand in[2],
-                   uint64_t factor, uint32_t depth)
-{
-    struct sum part = {.known = true};
-    if (!is_number(&in[1]) || in[1].value >= 1u << 16)
-        return false;
-    add_operand(search, &part, &in[0], 1, depth);
-    uint64_t all = part.number;
-    for (uint32_t i = 0; i < part.n; i++)
-        all |= part.term[i].factor;
-    if (!part.known || all == 0 || in[1].value >= (all & -all))
-        return false;
-    add_operand(search, sum, &in[0], factor, depth);
-    sum->number += factor * in[1].value;
-    return true;
-}
-
-/* Adds what an instruction computes, if it is a sum; false: it is none. */
-static bool add_result(const struct search *search, struct sum *sum, const struct sg_insn *insn,
-                       uint64_t factor, uint32_t depth)
-{
-    const struct sg_operand *in = &insn->operands[1];
-    if (depth == 0 || insn->guard != 0 || insn->n_operands < 2 ||
-        sg_type_is_float((enum sg_type)insn->types[0]))
-        return false;
-    switch (insn->form->op) {
-    case SG_OP_CVT:
-        if (sg_type_is_float((enum sg_type)insn->types[1]) || sg_type_bytes((enum sg_type)insn->types[1]) < 4)
-            return false;
-        add_operand(search, sum, &in[0], factor, depth);
-        return true;
-    case SG_OP_MOV:
-    case SG_OP_CVTA:
-        if (in[0].kind != SG_OPERAND_REG && in[0].kind != SG_OPERAND_VAR && !is_number(&in[0]))
-            return false;
-        add_operand(search, sum, &in[0], factor, depth);
-        return true;
-    case SG_OP_ADD:
-    case SG_OP_SUB:
-        for (uint32_t i = 0; i < 2; i++) {
-            uint64_t times = i == 1 && insn->form->op == SG_OP_SUB ? -factor : factor;
-            if (is_number(&in[i]))
-                sum->number += times * signed_number(insn, in[i].value);
-            else
-                add_operand(search, sum, &in[i], times, depth);
-        }
-        return true;
-    case SG_OP_SHL:
-        if (!is_number(&in[1]) || in[1].value > 31)
-            return false;
-        add_operand(search, sum, &in[0], factor << in[1].value, depth);
-        return true;
-    case SG_OP_MUL:
-    case SG_OP_MAD:
-        if (SG_MOD(insn, SG_GROUP_WIDE) == SG_HI || is_number(&in[0]) == is_number(&in[1]))
-            return false;
-        add_operand(search, sum, &in[is_number(&in[0])],
-                    factor * signed_number(insn, in[is_number(&in[1])].value), depth);
-        if (insn->form->op == SG_OP_MAD)
-            add_operand(search, sum, &in[2], factor, depth);
-        return true;
-    case SG_OP_OR:
-        return add_or(search, sum, in, factor, depth);
-    default:
-        return false;
-    }
-}
-
-static void add_operand(const struct search *search, struct sum *sum, const struct sg_operand *operand,
-                        uint64_t factor, uint32_t depth)
-{
-    switch (operand->kind) {
-    case SG_OPERAND_INTEGER:
-        sum->number += factor * operand->value;
-        return;
-    case SG_OPERAND_VAR:
-        add_term(sum, (uint64_t)(uintptr_t)operand->var, factor);
-        sum->number += factor * operand->value;
-        return;
-    case SG_OPERAND_REG: {
-        uint32_t writer = search->writer[operand->reg];
-        if (writer == 0 || writer == UINT32_MAX ||
-            !add_result(search, sum, &search->function->insns[writer - 1], factor, depth - (depth != 0)))
-            add_term(sum, operand->reg, factor);
-        return;
-    }
-    default:
-        sum->known = false;
-    }
-}
 
 /* Is it an access to memory that lanes have in common? */
 static bool is_common(const struct sg_insn *insn)
@@ -224,34 +81,20 @@ static void note_access(struct search *search, uint32_t index)
     if (to->n == to->room || (load && !linear) || (scattered && !is_shared(insn)))
         return;
     struct access *access = &to->at[to->n];
-    *access = (struct access){
-        .insn = index, .linear = linear, .step = linear ? uniformity.step : 0, .address = {.known = true}};
-    add_operand(search, &access->address, at, 1, DEPTH_MAX);
+    *access = (struct access){.insn = index,
+                              .linear = linear,
+                              .step = linear ? uniformity.step : 0,
+                              .address = sg_address_of(&search->writers, at)};
     if (at->kind == SG_OPERAND_REG)
         access->address.number += at->value;
     to->n += access->address.known || scattered; /* that may be anywhere in any case */
-}
-
-/* What a is more than b; *common: of how many roots they both are. */
-static struct sum difference(const struct sum *a, const struct sum *b, uint32_t *common)
-{
-    struct sum apart = *a;
-    *common = 0;
-    apart.known &= b->known;
-    apart.number -= b->number;
-    for (uint32_t i = 0; i < b->n; i++) {
-        uint32_t before = apart.n;
-        add_term(&apart, b->term[i].root, -b->term[i].factor);
-        *common += apart.n < before;
-    }
-    return apart;
 }
 
 /* How many lanes further up does a lane load what is stored; 0: its own, or nothing is known. */
 static int64_t lanes_between(const struct access *store, const struct access *load)
 {
     uint32_t common = 0;
-    struct sum apart = difference(&load->address, &store->address, &common);
+    struct sg_address apart = sg_address_difference(&load->address, &store->address, &common);
     const int64_t bytes = (int64_t)apart.number;
     if (!apart.known || bytes == INT64_MIN) /* whose quotient by -1 there is not */
         return 0;
@@ -324,7 +167,7 @@ static int64_t bytes_of(const struct sg_insn *insn)
 }
 
 /* Is it the same in all lanes? (Not what is linear but for the number that it is a remainder of.) */
-static bool is_uniform(const struct search *search, const struct sum *sum)
+static bool is_uniform(const struct search *search, const struct sg_address *sum)
 {
     bool uniform = true;
     for (uint32_t i = 0; i < sum->n; i++)
@@ -348,7 +191,7 @@ static bool overwrites(const struct search *search, const struct access *before,
         (arrays[0] != arrays[1] && arrays[0] != 0 && arrays[1] != 0) ||
         is_same_value(value, only_value(search, store)))
         return false;
-    struct sum apart = difference(&store->address, &before->address, &common);
+    struct sg_address apart = sg_address_difference(&store->address, &before->address, &common);
     if (!apart.known)
         return value != NULL || own;
     if (apart.n == 0 && before->linear && store->linear && before->step == store->step) {
@@ -449,9 +292,7 @@ void sg_analyse_neighbours(struct sg_arena *arena, struct sg_ptx_function *funct
     search->loads = room_for(arena, loads);
     search->stores = room_for(arena, stores);
     search->scattered = room_for(arena, stores);
-    search->writer = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
-    for (search->insn = 0; search->insn < function->n_insns; search->insn++)
-        sg_visit_registers(&function->insns[search->insn], note_writer, search);
+    search->writers = sg_writers_find(arena, function);
     search->uniformities = sg_uniformity_compute(arena, function, SG_AMONG_WARP);
     for (uint32_t i = 0; i < function->n_insns; i++)
         note_access(search, i);
