@@ -9,8 +9,8 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/cache/disk_cache_room.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,9 +24,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define TEMPORARY "new." /* of a file that is being written; its writer has it locked (flock) */
-#define TEXT_SIZE (2 * RG_DISK_CACHE_NAME + 1)
 
 struct rg_disk_cache {
     uint64_t limit;
@@ -99,7 +96,7 @@ uint64_t rg_disk_cache_limit(const char *variable, uint64_t otherwise)
 
 /* --- the folder ------------------------------------------------------------------------------------------------- */
 
-static void text_of(const uint8_t name[RG_DISK_CACHE_NAME], char text[TEXT_SIZE])
+static void text_of(const uint8_t name[RG_DISK_CACHE_NAME], char text[RG_DISK_CACHE_TEXT])
 {
     for (size_t i = 0; i < RG_DISK_CACHE_NAME; i++)
         snprintf(text + 2 * i, 3, "%02x", name[i]);
@@ -188,7 +185,7 @@ static void *read_open(int fd, size_t head, size_t length, size_t tail)
 void *rg_disk_cache_read(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME], size_t head,
                          size_t max, size_t tail, size_t *size)
 {
-    char text[TEXT_SIZE];
+    char text[RG_DISK_CACHE_TEXT];
     struct stat status;
     text_of(name, text);
     RG_CLEANUP_FD int folder = open_folder(cache);
@@ -214,7 +211,7 @@ void *rg_disk_cache_read(struct rg_disk_cache *cache, const uint8_t name[RG_DISK
 
 void rg_disk_cache_remove(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME])
 {
-    char text[TEXT_SIZE];
+    char text[RG_DISK_CACHE_TEXT];
     text_of(name, text);
     RG_CLEANUP_FD int folder = open_folder(cache);
     if (folder >= 0)
@@ -223,98 +220,15 @@ void rg_disk_cache_remove(struct rg_disk_cache *cache, const uint8_t name[RG_DIS
 
 /* --- making room ------------------------------------------------------------------------------------------ */
 
-struct found {
-    char name[TEXT_SIZE]; /* empty: it is being written, and stays */
-    uint64_t size;
-    struct timespec used;
-};
-
-static int compare_used(const void *a, const void *b)
-{
-    const struct timespec *x = &((const struct found *)a)->used, *y = &((const struct found *)b)->used;
-    if (x->tv_sec != y->tv_sec)
-        return x->tv_sec < y->tv_sec ? -1 : 1;
-    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
-}
-
-static bool is_name(const char *text)
-{
-    return strlen(text) == TEXT_SIZE - 1 && strspn(text, "0123456789abcdef") == TEXT_SIZE - 1;
-}
-
-/* Whether the writer of a temporary file has ended without giving it its name: nobody has it locked. */
-static bool is_abandoned(int folder, const char *name)
-{
-    RG_CLEANUP_FD int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    return fd < 0 ? errno == ELOOP : flock(fd, LOCK_EX | LOCK_NB) == 0;
-}
-
-/*
- * All files of the folder, those that are being written as well, and removes what writers left that ended; what is not a
- * cache's stays. Returns how many; *found is the caller's.
- */
-static size_t list_files(int folder, struct found **found)
-{
-    size_t n = 0, capacity = 0;
-    *found = NULL;
-    int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = own < 0 ? NULL : fdopendir(own);
-    if (!list) {
-        if (own >= 0)
-            close(own);
-        return 0;
-    }
-    for (struct dirent *item; (item = readdir(list)) != NULL;) {
-        struct stat status;
-        const bool temporary = strncmp(item->d_name, TEMPORARY, strlen(TEMPORARY)) == 0;
-        if ((!temporary && !is_name(item->d_name)) ||
-            fstatat(folder, item->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-            continue;
-        if (temporary && is_abandoned(folder, item->d_name)) {
-            (void)unlinkat(folder, item->d_name, 0);
-            continue;
-        }
-        if (n == capacity) {
-            const size_t more = capacity ? capacity * 2 : 256;
-            struct found *bigger = realloc(*found, more * sizeof *bigger);
-            if (!bigger)
-                break;
-            *found = bigger;
-            capacity = more;
-        }
-        struct found *entry = &(*found)[n++];
-        memset(entry->name, 0, TEXT_SIZE);
-        if (!temporary)
-            memcpy(entry->name, item->d_name, TEXT_SIZE);
-        entry->size = (uint64_t)status.st_size;
-        entry->used = status.st_mtim;
-    }
-    closedir(list);
-    return n;
-}
-
-/* If the folder and `size` more bytes exceed the limit, the oldest go until an eighth of it is free. Under the lock. */
+/* Under the lock. */
 static void make_room(struct rg_disk_cache *cache, int folder, uint64_t size)
 {
-    struct found *files;
-    const size_t n = list_files(folder, &files);
     size_t gone = 0;
-    uint64_t total = size;
-    for (size_t i = 0; i < n; i++)
-        total += files[i].size;
-    if (total > cache->limit) {
-        qsort(files, n, sizeof *files, compare_used);
-        for (size_t i = 0; i < n && total > cache->limit - cache->limit / 8; i++) {
-            if (!*files[i].name)
-                continue;
-            (void)unlinkat(folder, files[i].name, 0);
-            total -= files[i].size;
-            gone++;
-        }
+    const uint64_t total = rg_disk_cache_make_room(folder, cache->limit, size, &gone);
+    if (gone) {
         atomic_fetch_add(&cache->counts.evicted, gone);
-        rg_debug("%zu of %zu files removed from %s, which was full", gone, n, cache->folder);
+        rg_debug("%zu files removed from %s, which was full", gone, cache->folder);
     }
-    free(files);
     const uint64_t left = total < cache->limit ? cache->limit - total : 0, part = cache->limit / 16;
     cache->budget = left < part ? left : part;
     cache->counted = true;
@@ -339,7 +253,7 @@ static bool write_file(int folder, const char *name, const void *data, size_t si
     uint64_t number;
     if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
         return false;
-    snprintf(temporary, sizeof temporary, TEMPORARY "%016llx", (unsigned long long)number);
+    snprintf(temporary, sizeof temporary, RG_DISK_CACHE_TEMPORARY "%016llx", (unsigned long long)number);
     int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
@@ -377,7 +291,7 @@ static int open_for(struct rg_disk_cache *cache, size_t size)
 void rg_disk_cache_write(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME],
                          const void *data, size_t size)
 {
-    char text[TEXT_SIZE];
+    char text[RG_DISK_CACHE_TEXT];
     RG_CLEANUP_FD int folder = open_for(cache, size);
     if (folder < 0)
         return;
@@ -391,7 +305,7 @@ void rg_disk_cache_write(struct rg_disk_cache *cache, const uint8_t name[RG_DISK
 void rg_disk_cache_append(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME],
                           const void *data, size_t size)
 {
-    char text[TEXT_SIZE];
+    char text[RG_DISK_CACHE_TEXT];
     struct stat status;
     RG_CLEANUP_FD int folder = open_for(cache, size);
     if (folder < 0)

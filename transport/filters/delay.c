@@ -10,11 +10,9 @@
  * send copies the message into a queue and returns; a thread hands it to the connection below when its time
  * has come. Another thread takes in what arrives below, and a receive gets it when its time has come. A
  * message's time is when its last byte has crossed the link: it starts when the link is free, takes size /
- * bandwidth, and arrives `oneway` later. Order is kept within a connection. Connections share the link as
- * fair queueing would have it: a small message of a connection that has nothing else under way does not wait
- * for the data of others.
+ * bandwidth, and arrives `oneway` later (delay_link.h). Order is kept within a connection.
  *
- * Where there is a rate, a send waits as it would for a socket: until no more than UNSENT_BYTES are still to
+ * Where there is a rate, a send waits as it would for a socket: until no more than a socket's buffer is still to
  * leave, or less on a slow link. The queues are bounded besides (QUEUE_BYTES).
  *
  * Closing: what was sent before rg_conn_destroy is still delivered, as TCP would; at most LINGER_MS beyond
@@ -22,12 +20,11 @@
  * and the receiver after what arrived before it.
  *
  * Threads: `outbound` and `inbound` are the filter's; they touch the queues, the connection below, and their
- * own flow's clock only. A shared link has a lock.
+ * own flow's clock only.
  */
 #include "common/base/clock.h"
-#include "common/base/parse.h"
 #include "common/base/thread.h"
-#include "transport/filters/option.h"
+#include "transport/filters/delay_link.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 
@@ -35,52 +32,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum direction { OUT, IN };
-
 enum {
     QUEUE_BYTES = 64 << 20,
     LINGER_MS = 2000,
-    FRAME_BYTES = 16,
-    /*
-     * what a socket takes beyond what has left: so many bytes, but on slow links only what leaves in so many
-     * ns
-     */
-    UNSENT_BYTES = 1 << 20,
-    UNSENT_LEAST = 128 << 10,
-    UNSENT_NS = 1000000,
-    SPARSE_BYTES = 16 << 10, /* messages that overtake the data of other connections */
-};
-
-/*
- * What all connections of this process with the same options share; there is one where they have a bandwidth.
- */
-struct link {
-    struct link *next;
-    char *options;
-    unsigned users;
-    uint64_t free_ns[2]; /* when the last byte so far has left, out and in */
-};
-
-static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct link *links; /* links_lock, with all that is in them */
-
-/* One direction of a connection. */
-struct flow {
-    uint64_t free_ns; /* when the last byte so far has left */
-};
-
-struct delay_options {
-    uint64_t oneway_ns;
-    uint64_t bytes_per_second; /* of the link; 0: no limit */
-    uint64_t flow_per_second;  /* of each connection; 0: no limit */
 };
 
 struct delay_conn {
     struct rg_conn head;
-    struct delay_options options;
+    struct rg_delay_options options;
     struct rg_queue out, in;
-    struct link *link;    /* NULL: no limit in common */
-    struct flow flows[2]; /* out: the sender's; in: the inbound thread's */
+    struct rg_delay_link *link;    /* NULL: no limit in common */
+    struct rg_delay_flow flows[2]; /* out: the sender's; in: the inbound thread's */
     pthread_t outbound, inbound;
     pthread_mutex_t done_lock;
     pthread_cond_t done;
@@ -88,125 +50,18 @@ struct delay_conn {
     struct rg_parcel *current; /* the receiver's */
 };
 
-static enum rg_status parse_options(const char *text, struct delay_options *out, char *why, size_t why_size)
-{
-    struct delay_options options = {0};
-    struct rg_filter_option option;
-    enum rg_status status;
-    for (const char *cur = text; rg_filter_option_next(&cur, &option, &status, why, why_size);) {
-        if (strcmp(option.key, "oneway") == 0) {
-            status = rg_parse_duration(option.value, &options.oneway_ns, why, why_size);
-        } else if (strcmp(option.key, "bandwidth") == 0) {
-            status = rg_parse_bandwidth(option.value, &options.bytes_per_second, why, why_size);
-        } else if (strcmp(option.key, "flow") == 0) {
-            status = rg_parse_bandwidth(option.value, &options.flow_per_second, why, why_size);
-        } else {
-            rg_explain(why, why_size, "there is no option '%s' (oneway, bandwidth, flow)", option.key);
-            status = RG_ERR_INVALID;
-        }
-        if (status != RG_OK)
-            return status;
-    }
-    if (status == RG_OK && options.oneway_ns > 60ull * 1000000000u) {
-        rg_explain(why, why_size, "oneway is more than a minute");
-        status = RG_ERR_INVALID;
-    }
-    if (status == RG_OK)
-        *out = options;
-    return status;
-}
-
 static enum rg_status delay_check(const char *text, char *why, size_t why_size)
 {
-    struct delay_options options;
-    return parse_options(text, &options, why, why_size);
-}
-
-/* --- links --- */
-
-static struct link *find_link(const char *options)
-{
-    for (struct link *link = links; link; link = link->next)
-        if (strcmp(link->options, options) == 0)
-            return link;
-    return NULL;
-}
-
-/* The link of connections with these options; NULL: out of memory. */
-static struct link *join_link(const char *options)
-{
-    pthread_mutex_lock(&links_lock);
-    struct link *link = find_link(options);
-    if (!link && (link = calloc(1, sizeof *link))) {
-        link->options = strdup(options);
-        link->next = links;
-        if (link->options)
-            links = link;
-        else
-            free(link), link = NULL;
-    }
-    if (link)
-        link->users++;
-    pthread_mutex_unlock(&links_lock);
-    return link;
-}
-
-static void leave_link(struct link *link)
-{
-    if (!link)
-        return;
-    pthread_mutex_lock(&links_lock);
-    if (--link->users == 0) {
-        struct link **at = &links;
-        while (*at != link)
-            at = &(*at)->next;
-        *at = link->next;
-        free(link->options);
-        free(link);
-    }
-    pthread_mutex_unlock(&links_lock);
-}
-
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint64_t time_for(uint64_t size, uint64_t bytes_per_second)
-{
-    return bytes_per_second ? (uint64_t)((unsigned __int128)size * 1000000000u / bytes_per_second) : 0;
-}
-
-/* How far a send may be ahead of the link. */
-static uint64_t unsent_time(uint64_t bytes_per_second)
-{
-    const uint64_t most = time_for(UNSENT_BYTES, bytes_per_second),
-                   least = time_for(UNSENT_LEAST, bytes_per_second);
-    return most < UNSENT_NS ? most : later(least, UNSENT_NS);
+    struct rg_delay_options options;
+    return rg_delay_options_read(text, &options, why, why_size);
 }
 
 /* When the last byte of a message that is sent now has left; *go_on: when its sender may go on. */
-static uint64_t departure(struct delay_conn *c, int direction, const struct rg_parcel *parcel,
-                          uint64_t *go_on)
+static uint64_t departure(struct delay_conn *c, enum rg_delay_direction direction,
+                          const struct rg_parcel *parcel, uint64_t *go_on)
 {
-    const uint64_t now = rg_now_ns(), size = parcel->msg_size + parcel->bulk_size + FRAME_BYTES;
-    struct flow *flow = &c->flows[direction];
-    const bool sparse = flow->free_ns <= now && size <= SPARSE_BYTES;
-    uint64_t left = later(flow->free_ns, now) + time_for(size, c->options.flow_per_second);
-    uint64_t slack = c->options.flow_per_second ? unsent_time(c->options.flow_per_second) : UINT64_MAX;
-    if (c->link) {
-        const uint64_t cost = time_for(size, c->options.bytes_per_second);
-        pthread_mutex_lock(&links_lock);
-        uint64_t *free_ns = &c->link->free_ns[direction];
-        *free_ns = later(*free_ns, now) + cost;
-        left = later(left, sparse ? now + cost : *free_ns);
-        pthread_mutex_unlock(&links_lock);
-        const uint64_t link_slack = unsent_time(c->options.bytes_per_second);
-        slack = link_slack < slack ? link_slack : slack;
-    }
-    flow->free_ns = later(flow->free_ns, left);
-    *go_on = left > slack ? left - slack : 0;
-    return left;
+    return rg_delay_departure(c->link, &c->flows[direction], &c->options, direction,
+                              parcel->msg_size + parcel->bulk_size, go_on);
 }
 
 /* --- outbound --- */
@@ -219,7 +74,7 @@ static enum rg_status delay_send(struct rg_conn *conn, struct rg_send *message)
     if (!parcel)
         return RG_ERR_NO_MEMORY;
     uint64_t go_on;
-    parcel->due_ns = departure(c, OUT, parcel, &go_on) + c->options.oneway_ns;
+    parcel->due_ns = departure(c, RG_DELAY_OUT, parcel, &go_on) + c->options.oneway_ns;
     enum rg_status status = rg_queue_push(&c->out, parcel);
     if (status == RG_OK)
         rg_queue_pause(&c->out, go_on);
@@ -273,7 +128,7 @@ static enum rg_status take_in(struct delay_conn *c)
         return status;
     }
     uint64_t go_on;
-    parcel->due_ns = departure(c, IN, parcel, &go_on) + c->options.oneway_ns;
+    parcel->due_ns = departure(c, RG_DELAY_IN, parcel, &go_on) + c->options.oneway_ns;
     status = rg_queue_push(&c->in, parcel);
     if (status == RG_OK)
         rg_queue_pause(&c->in, go_on);
@@ -323,8 +178,8 @@ static void delay_interrupt(struct rg_conn *conn)
 static void wait_outbound_done(struct delay_conn *c)
 {
     uint64_t until = rg_now_ns();
-    if (c->flows[OUT].free_ns > until)
-        until = c->flows[OUT].free_ns;
+    if (c->flows[RG_DELAY_OUT].free_ns > until)
+        until = c->flows[RG_DELAY_OUT].free_ns;
     until += c->options.oneway_ns + (uint64_t)LINGER_MS * 1000000u;
     const struct timespec t = rg_timespec(until);
     pthread_mutex_lock(&c->done_lock);
@@ -340,7 +195,7 @@ static void free_conn(struct delay_conn *c)
     rg_queue_fini(&c->in);
     pthread_cond_destroy(&c->done);
     pthread_mutex_destroy(&c->done_lock);
-    leave_link(c->link);
+    rg_delay_link_leave(c->link);
     free(c->current);
     free(c);
 }
@@ -360,7 +215,7 @@ static void delay_destroy(struct rg_conn *conn)
 /* What the peer has sent should wait at the peer, as on a slow link, not in this machine's kernel. */
 static void bound_kernel(struct rg_conn *next)
 {
-    const int size = UNSENT_LEAST, fd = rg_conn_fd(next);
+    const int size = RG_DELAY_UNSENT_LEAST, fd = rg_conn_fd(next);
     if (fd >= 0)
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
 }
@@ -371,8 +226,8 @@ static enum rg_status delay_wrap(struct rg_conn *next, const char *text, struct 
     if (!c)
         return RG_ERR_NO_MEMORY;
     char why[64];
-    enum rg_status status = parse_options(text, &c->options, why, sizeof why);
-    if (status == RG_OK && c->options.bytes_per_second && !(c->link = join_link(text)))
+    enum rg_status status = rg_delay_options_read(text, &c->options, why, sizeof why);
+    if (status == RG_OK && c->options.bytes_per_second && !(c->link = rg_delay_link_join(text)))
         status = RG_ERR_NO_MEMORY;
     if (status != RG_OK) {
         free(c);

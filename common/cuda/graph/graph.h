@@ -14,7 +14,7 @@
  * the living.
  *
  *   backend.h                                what the includer supplies
- *   object.c, graph.c, work.c                handles; nodes and edges; what nodes do
+ *   object.c, graph.c, work….c               handles; nodes and edges; what nodes do
  *   nodes.c, parameters.c, query.c, dot.c    the calls about them
  *   capture….c                               captures
  *   exec.c, update.c, plan.c, launch.c       executable graphs and what a launch does
@@ -170,6 +170,8 @@ static inline bool rg_graph_edge_same(const CUgraphEdgeData *a, const CUgraphEdg
 /* Without the lock: they ask the layer. */
 /** What a node with these parameters does; all is copied. `into`: the graph it is for. */
 CUresult rg_graph_work_new(const CUgraphNodeParams *params, CUgraph into, struct rg_graph_work **out);
+/** Whether the parameters, and a node of them in `into` (NULL: in none), can be: what the above asks first. */
+CUresult rg_graph_work_check(const CUgraphNodeParams *params, CUgraph into);
 /** Takes over what parameters do not say: how a kernel is launched. */
 void rg_graph_work_inherit(struct rg_graph_work *work, const struct rg_graph_work *from);
 /**

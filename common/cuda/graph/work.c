@@ -1,5 +1,5 @@
 /*
- * work.c - what nodes do: parameters checked, copied with all they point to, and kept. See graph.h.
+ * work.c - what nodes do: parameters, copied with all they point to, and kept (checked: work_check.c). See graph.h.
  */
 #include "common/cuda/graph/graph.h"
 
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define PARAMETERS_MAX 32768 /* more than any kernel has */
-#define MEMOPS_MAX     256
 
 static struct rg_graph_work *new_work(const CUgraphNodeParams *params, size_t room)
 {
@@ -132,71 +131,9 @@ static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_wor
     return CUDA_SUCCESS;
 }
 
-static CUresult check_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *k)
-{
-    return k->gridDimX && k->gridDimY && k->gridDimZ && k->blockDimX && k->blockDimY && k->blockDimZ
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
-}
-
-static bool good_side(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array)
-{
-    switch (type) {
-    case CU_MEMORYTYPE_HOST:
-        return host != NULL;
-    case CU_MEMORYTYPE_DEVICE:
-    case CU_MEMORYTYPE_UNIFIED:
-        return device != 0;
-    case CU_MEMORYTYPE_ARRAY:
-        return rg_graph_backend_array_known(array);
-    default:
-        return false;
-    }
-}
-
-static CUresult check_copy(const CUDA_MEMCPY3D *c)
-{
-    if (c->srcLOD || c->dstLOD || !c->WidthInBytes || !c->Height || !c->Depth)
-        return CUDA_ERROR_INVALID_VALUE;
-    return good_side(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray) &&
-                   good_side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray)
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult check_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *m)
-{
-    const unsigned e = m->elementSize;
-    if ((e != 1 && e != 2 && e != 4) || !m->dst || m->dst % e || !m->width || !m->height)
-        return CUDA_ERROR_INVALID_VALUE;
-    return m->height > 1 && (m->pitch / e < m->width || m->pitch % e) ? CUDA_ERROR_INVALID_VALUE
-                                                                      : CUDA_SUCCESS;
-}
-
 static CUresult memops_work(const CUgraphNodeParams *params, struct rg_graph_work **out)
 {
     const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 *m = &params->memOp;
-    if (!m->count || m->count > MEMOPS_MAX || !m->paramArray || m->flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < m->count; i++)
-        switch (m->paramArray[i].operation) {
-        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-            if (!m->paramArray[i].waitValue.address || m->paramArray[i].waitValue.address % 4)
-                return CUDA_ERROR_INVALID_VALUE;
-            break;
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            if (!m->paramArray[i].waitValue.address || m->paramArray[i].waitValue.address % 8)
-                return CUDA_ERROR_INVALID_VALUE;
-            break;
-        case CU_STREAM_MEM_OP_BARRIER: /* nodes see what those before them wrote */
-            break;
-        default:
-            return m->paramArray[i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
-                       ? rg_graph_backend_unsupported("flushing of remote writes in graphs")
-                       : CUDA_ERROR_INVALID_VALUE;
-        }
     struct rg_graph_work *work = new_work(params, m->count * sizeof *m->paramArray);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -304,27 +241,6 @@ static CUresult conditional_work(const CUgraphNodeParams *params, CUgraph into, 
     return result;
 }
 
-/*
- * Whether a node of this type may be in `into`: bodies of conditional nodes take only what the device does
- * alone.
- */
-static CUresult check_place(const CUgraphNodeParams *params, CUgraph into)
-{
-    const unsigned allowed = 1u << CU_GRAPH_NODE_TYPE_KERNEL | 1u << CU_GRAPH_NODE_TYPE_MEMCPY |
-                             1u << CU_GRAPH_NODE_TYPE_MEMSET | 1u << CU_GRAPH_NODE_TYPE_GRAPH |
-                             1u << CU_GRAPH_NODE_TYPE_EMPTY | 1u << CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    RG_GRAPH_LOCKED;
-    const struct rg_graph *graph = rg_graph_find(into, RG_GRAPH_KIND_GRAPH), *child = NULL;
-    bool body = false;
-    for (const struct rg_graph *g = graph; g; g = g->parent)
-        body |= g->body;
-    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        child = rg_graph_find(params->graph.graph, RG_GRAPH_KIND_GRAPH);
-    return body && (!(allowed & 1u << params->type) || (child && rg_graph_has(child, ~allowed)))
-               ? CUDA_ERROR_NOT_SUPPORTED
-               : CUDA_SUCCESS;
-}
-
 /* The context of the node: what the parameters name, or the current one. */
 static CUcontext context_of(const CUgraphNodeParams *params)
 {
@@ -350,43 +266,15 @@ static CUcontext context_of(const CUgraphNodeParams *params)
     return context;
 }
 
-/* Checks what needs no memory of its own but the parameters. */
-static CUresult check_simple(const CUgraphNodeParams *params)
-{
-    switch (params->type) {
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return check_copy(&params->memcpy.copyParams);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        return check_fill(&params->memset);
-    case CU_GRAPH_NODE_TYPE_HOST:
-        return params->host.fn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: /* both have the event first */
-        return rg_graph_backend_event_known(params->eventRecord.event) ? CUDA_SUCCESS
-                                                                       : CUDA_ERROR_INVALID_HANDLE;
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return params->free.dptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-        return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-        return rg_graph_backend_unsupported("external semaphores in graphs");
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
 CUresult rg_graph_work_new(const CUgraphNodeParams *params, CUgraph into, struct rg_graph_work **out)
 {
     struct rg_graph_work *work = NULL;
-    CUresult result = into ? check_place(params, into) : CUDA_SUCCESS;
+    CUresult result = rg_graph_work_check(params, into);
     if (result != CUDA_SUCCESS)
         return result;
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        result = check_kernel(&params->kernel);
-        if (result == CUDA_SUCCESS)
-            result = kernel_work(params, &work);
+        result = kernel_work(params, &work);
         break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         result = child_work(params, into, &work);
@@ -401,8 +289,7 @@ CUresult rg_graph_work_new(const CUgraphNodeParams *params, CUgraph into, struct
         result = conditional_work(params, into, &work);
         break;
     default:
-        result = check_simple(params);
-        if (result == CUDA_SUCCESS && !(work = new_work(params, 0)))
+        if (!(work = new_work(params, 0)))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result != CUDA_SUCCESS)
