@@ -37,73 +37,41 @@ int nvmlShutdown(void)
 
 const char *nvmlErrorString(int result)
 {
-    switch ((enum rg_nvml_return)result) {
-    case RG_NVML_SUCCESS:
-        return "Success";
-    case RG_NVML_UNINITIALIZED:
-        return "Uninitialized: nvmlInit has not been called, or failed";
-    case RG_NVML_INVALID_ARGUMENT:
-        return "Invalid argument";
-    case RG_NVML_NOT_SUPPORTED:
-        return "Not supported by remote-gpu or by the remote device";
-    case RG_NVML_NO_PERMISSION:
-        return "No permission";
-    case RG_NVML_ALREADY_INITIALIZED:
-        return "Already initialized";
-    case RG_NVML_NOT_FOUND:
-        return "Not found";
-    case RG_NVML_INSUFFICIENT_SIZE:
-        return "The buffer is too small";
-    case RG_NVML_INSUFFICIENT_POWER:
-        return "The device lacks external power";
-    case RG_NVML_DRIVER_NOT_LOADED:
-        return "No driver: no remote-gpu server was reached";
-    case RG_NVML_TIMEOUT:
-        return "Timeout";
-    case RG_NVML_IRQ_ISSUE:
-        return "Trouble with the device's interrupts";
-    case RG_NVML_LIBRARY_NOT_FOUND:
-        return "Library not found";
-    case RG_NVML_FUNCTION_NOT_FOUND:
-        return "Function not found";
-    case RG_NVML_CORRUPTED_INFOROM:
-        return "The device's inforom is corrupt";
-    case RG_NVML_GPU_IS_LOST:
-        return "The GPU is lost: its server does not answer, or has it no longer";
-    case RG_NVML_RESET_REQUIRED:
-        return "The device needs a reset";
-    case RG_NVML_OPERATING_SYSTEM:
-        return "The operating system refused";
-    case RG_NVML_LIBRARY_MISMATCH:
-        return "Driver and library are of different versions";
-    case RG_NVML_IN_USE:
-        return "The device is in use";
-    case RG_NVML_MEMORY:
-        return "Out of memory";
-    case RG_NVML_NO_DATA:
-        return "No data";
-    case RG_NVML_ECC_NOT_SUPPORTED:
-        return "Not possible while ECC is enabled";
-    case RG_NVML_INSUFFICIENT_RESOURCES:
-        return "Insufficient resources";
-    case RG_NVML_FREQUENCY_NOT_SUPPORTED:
-        return "The frequency is not supported";
-    case RG_NVML_VERSION_MISMATCH:
-        return "The structure's version is not known";
-    case RG_NVML_DEPRECATED:
-        return "Deprecated";
-    case RG_NVML_NOT_READY:
-        return "Not ready";
-    case RG_NVML_GPU_NOT_FOUND:
-        return "No GPU was found";
-    case RG_NVML_INVALID_STATE:
-        return "Not possible in the present state";
-    case RG_NVML_RESET_TYPE_NOT_SUPPORTED:
-        return "This kind of reset is not supported";
-    case RG_NVML_UNKNOWN:
-        break;
-    }
-    return "Unknown error";
+    static const char *const texts[] = {
+        [RG_NVML_SUCCESS] = "Success",
+        [RG_NVML_UNINITIALIZED] = "Uninitialized: nvmlInit has not been called, or failed",
+        [RG_NVML_INVALID_ARGUMENT] = "Invalid argument",
+        [RG_NVML_NOT_SUPPORTED] = "Not supported by remote-gpu or by the remote device",
+        [RG_NVML_NO_PERMISSION] = "No permission",
+        [RG_NVML_ALREADY_INITIALIZED] = "Already initialized",
+        [RG_NVML_NOT_FOUND] = "Not found",
+        [RG_NVML_INSUFFICIENT_SIZE] = "The buffer is too small",
+        [RG_NVML_INSUFFICIENT_POWER] = "The device lacks external power",
+        [RG_NVML_DRIVER_NOT_LOADED] = "No driver: no remote-gpu server was reached",
+        [RG_NVML_TIMEOUT] = "Timeout",
+        [RG_NVML_IRQ_ISSUE] = "Trouble with the device's interrupts",
+        [RG_NVML_LIBRARY_NOT_FOUND] = "Library not found",
+        [RG_NVML_FUNCTION_NOT_FOUND] = "Function not found",
+        [RG_NVML_CORRUPTED_INFOROM] = "The device's inforom is corrupt",
+        [RG_NVML_GPU_IS_LOST] = "The GPU is lost: its server does not answer, or has it no longer",
+        [RG_NVML_RESET_REQUIRED] = "The device needs a reset",
+        [RG_NVML_OPERATING_SYSTEM] = "The operating system refused",
+        [RG_NVML_LIBRARY_MISMATCH] = "Driver and library are of different versions",
+        [RG_NVML_IN_USE] = "The device is in use",
+        [RG_NVML_MEMORY] = "Out of memory",
+        [RG_NVML_NO_DATA] = "No data",
+        [RG_NVML_ECC_NOT_SUPPORTED] = "Not possible while ECC is enabled",
+        [RG_NVML_INSUFFICIENT_RESOURCES] = "Insufficient resources",
+        [RG_NVML_FREQUENCY_NOT_SUPPORTED] = "The frequency is not supported",
+        [RG_NVML_VERSION_MISMATCH] = "The structure's version is not known",
+        [RG_NVML_DEPRECATED] = "Deprecated",
+        [RG_NVML_NOT_READY] = "Not ready",
+        [RG_NVML_GPU_NOT_FOUND] = "No GPU was found",
+        [RG_NVML_INVALID_STATE] = "Not possible in the present state",
+        [RG_NVML_RESET_TYPE_NOT_SUPPORTED] = "This kind of reset is not supported",
+    };
+    const bool known = result >= 0 && (size_t)result < sizeof texts / sizeof texts[0] && texts[result];
+    return known ? texts[result] : "Unknown error";
 }
 
 int nvmlSystemGetDriverVersion(char *version, unsigned length)

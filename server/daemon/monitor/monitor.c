@@ -131,16 +131,45 @@ static void start_manager(struct rg_monitor *monitor, struct rg_monitor_answer *
         close(socket);
 }
 
-static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds)
+/* What the frontend says or asks of itself. False: it is for a client. */
+static bool serve_frontend(struct rg_monitor *monitor, const struct rg_monitor_question *question, int fd,
+                           struct rg_monitor_answer *answered)
 {
-    struct rg_monitor_answer answered = {.number = question->number};
-    const struct rg_session_files files = {
-        .connection = fds[0], .hello = fds[1], .tls = question->peer.encrypted ? fds[2] : -1};
     switch (question->kind) {
     case RG_ASK_READY:
         monitor->frontend.ready = true;
         monitor->frontend.unanswered = 0; /* it may have had longer to begin than it has from now on */
-        break;
+        return true;
+    case RG_ASK_ALIVE:
+        monitor->frontend.unanswered = 0;
+        rg_gauges_refused(&monitor->sessions, &question->refused);
+        return true;
+    case RG_ASK_LOOK:
+        rg_sessions_show_usage(&monitor->sessions);
+        rg_reply(&monitor->frontend, answered, NULL, 0);
+        return true;
+    case RG_ASK_LINK:
+        rg_reader_link(monitor, question, fd, answered);
+        return true;
+    case RG_ASK_LIST: /* not the frontend's: it asks for its clients */
+    case RG_ASK_LOGIN:
+    case RG_ASK_LOGOUT:
+    case RG_ASK_ACT:
+        rg_reply(&monitor->frontend, answered, NULL, 0);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds)
+{
+    struct rg_monitor_answer answered = {.number = question->number};
+    if (serve_frontend(monitor, question, fds[0], &answered))
+        return;
+    const struct rg_session_files files = {
+        .connection = fds[0], .hello = fds[1], .tls = question->peer.encrypted ? fds[2] : -1};
+    switch (question->kind) {
     case RG_ASK_START:
         rg_monitor_start_session(monitor, question, &files, &answered);
         break;
@@ -184,22 +213,7 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     case RG_ASK_STOP_MANAGER:
         rg_manager_stop(&monitor->manager);
         break;
-    case RG_ASK_ALIVE:
-        monitor->frontend.unanswered = 0;
-        rg_gauges_refused(&monitor->sessions, &question->refused);
-        break;
-    case RG_ASK_LOOK:
-        rg_sessions_show_usage(&monitor->sessions);
-        rg_reply(&monitor->frontend, &answered, NULL, 0);
-        break;
-    case RG_ASK_LINK:
-        rg_reader_link(monitor, question, fds[0], &answered);
-        break;
-    case RG_ASK_LIST: /* not the frontend's: it asks for its clients */
-    case RG_ASK_LOGIN:
-    case RG_ASK_LOGOUT:
-    case RG_ASK_ACT:
-        rg_reply(&monitor->frontend, &answered, NULL, 0);
+    default:
         break;
     }
 }

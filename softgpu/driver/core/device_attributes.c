@@ -105,11 +105,41 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT] = 1,
 };
 
+/* The cores' own: who measures fills as much anew each time, and that of the third level may be hundreds of MiB. */
+static int cache_size(void)
+{
+    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE) * sg_state.devices[0].multiprocessors;
+    return cache > 0 && cache <= L2_MAX ? (int)cache : cache > 0 ? L2_MAX : 1 << 20;
+}
+
+/* What one of several devices has of its own: where it is. False: it is no such attribute. */
+static bool place_attribute(const struct sg_device *device, int attribute, int *value)
+{
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: /* a board of its own each */
+        *value = device->pci_bus;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+        *value = device->pci_device;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+        *value = device->pci_domain;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+        *value = device->numa_node;
+        return true;
+    default:
+        return false;
+    }
+}
+
 CUresult sg_device_attribute(const struct sg_device *device, int attribute, int *value)
 {
     if (attribute < 1 || attribute >= sg_version()->device_attributes)
         return CUDA_ERROR_INVALID_VALUE;
-    long cache = 0;
+    if (place_attribute(device, attribute, value))
+        return CUDA_SUCCESS;
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
         *value = sg_behave_compute_mode();
@@ -144,25 +174,8 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = device->multiprocessors;
         break;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        *value = device->pci_bus;
-        break;
-    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
-        *value = device->pci_device;
-        break;
-    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
-        *value = device->pci_domain;
-        break;
-    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
-        *value = device->numa_node;
-        break;
-    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
-        *value = device->pci_bus; /* a board of its own each */
-        break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-        /* the cores' own: who measures fills as much anew each time, and that of the third level may be hundreds of MiB */
-        cache = sysconf(_SC_LEVEL2_CACHE_SIZE) * sg_state.devices[0].multiprocessors;
-        *value = cache > 0 && cache <= L2_MAX ? (int)cache : cache > 0 ? L2_MAX : 1 << 20;
+        *value = cache_size();
         break;
     default:
         *value = fixed_attributes[attribute];

@@ -225,12 +225,41 @@ static int access_flags(const struct sg_range *range)
     return context == NULL ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE : range->access[context->device->ordinal];
 }
 
+/* Writes one that is true or false, for which callers give an int. False: it is no such attribute. */
+static bool pointer_flag(void *out, CUpointer_attribute attribute, const struct sg_range *range)
+{
+    unsigned flag = 0;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        flag = range != NULL ? (unsigned)range->sync_memops : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        flag = range != NULL;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        flag = range != NULL && sg_range_is_managed(range->kind);
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* what cuIpcGetMemHandle takes */
+        flag = range != NULL && range->kind == SG_RANGE_DEVICE;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        break;
+    default:
+        return false;
+    }
+    *(unsigned *)out = flag;
+    return true;
+}
+
 /* Writes the attribute of a pointer into a known range, or (range NULL) what is said of unknown pointers. */
 static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint64_t address,
                                   const struct sg_range *range)
 {
     bool host = range != NULL && (range->kind == SG_RANGE_HOST || range->kind == SG_RANGE_REGISTERED);
     bool managed = range != NULL && sg_range_is_managed(range->kind);
+    if (pointer_flag(out, attribute, range))
+        return CUDA_SUCCESS;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)out = range != NULL && range->pool == NULL ? sg_context_handle(range->context) : NULL;
@@ -244,9 +273,6 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *(void **)out = host || managed ? (void *)(uintptr_t)address : NULL;
         return range == NULL || host || managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(int *)out = range != NULL ? range->sync_memops : 0;
-        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(unsigned long long *)out = range != NULL ? range->buffer_id : 0;
@@ -261,19 +287,6 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)out = range != NULL ? range->size : 0;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned *)out = range != NULL;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)out = managed;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* what cuIpcGetMemHandle takes */
-        *(unsigned *)out = range != NULL && range->kind == SG_RANGE_DEVICE;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        *(unsigned *)out = 0; /* callers give an int */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)out =

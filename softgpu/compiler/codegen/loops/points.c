@@ -269,14 +269,20 @@ static void matrices(struct sg_codegen *gen)
          sg_gen_const(gen, 32, gen->loops.n_matrices - first), sg_gen_const(gen, 32, UINT32_MAX));
 }
 
-bool sg_emit_point(struct sg_codegen *gen)
+/* Back to the beginning of a loop: for all together, or as one of those that yield to others. */
+static void jump_back(struct sg_codegen *gen)
 {
-    if (!sg_gen_in_loops(gen))
-        return false;
-    if (gen->insn->joins) /* done with the first of its run */
-        return true;
-    if (gen->loops.regions.points[gen->insn - gen->function->insns] == 0)
-        return false;
+    if (gen->insn->yields)
+        meet(gen, SG_POINT_YIELD, 0, NULL, NULL, NULL, NULL);
+    else
+        meet(gen, SG_POINT_PASS, SG_PASS_TURN, NULL, NULL, NULL, NULL);
+    LLVMBuildBr(B, gen->labels[gen->insn->operands[0].value]);
+    LLVMPositionBuilderAtEnd(B, sg_gen_block(gen, ""));
+}
+
+/* Whether that is all of the instruction: of others only threads meet here. */
+static bool emit(struct sg_codegen *gen)
+{
     switch (gen->insn->form->op) {
     case SG_OP_LD:
     case SG_OP_ST:
@@ -292,12 +298,7 @@ bool sg_emit_point(struct sg_codegen *gen)
         meet(gen, SG_POINT_YIELD, 0, NULL, NULL, NULL, NULL);
         return true;
     case SG_OP_BRA:
-        if (gen->insn->yields)
-            meet(gen, SG_POINT_YIELD, 0, NULL, NULL, NULL, NULL);
-        else
-            meet(gen, SG_POINT_PASS, SG_PASS_TURN, NULL, NULL, NULL, NULL);
-        LLVMBuildBr(B, gen->labels[gen->insn->operands[0].value]);
-        LLVMPositionBuilderAtEnd(B, sg_gen_block(gen, ""));
+        jump_back(gen);
         return true;
     case SG_OP_BAR:
         barrier(gen);
@@ -334,4 +335,13 @@ bool sg_emit_point(struct sg_codegen *gen)
         matrices(gen);
         return true;
     }
+}
+
+bool sg_emit_point(struct sg_codegen *gen)
+{
+    if (!sg_gen_in_loops(gen))
+        return false;
+    if (gen->insn->joins) /* done with the first of its run */
+        return true;
+    return gen->loops.regions.points[gen->insn - gen->function->insns] != 0 && emit(gen);
 }
