@@ -18,6 +18,9 @@ import tempfile
 import time
 
 
+READY_S = 120  # by then a server is ready, on a machine that is busy with other things as well
+
+
 class Failure(Exception):
     """Something that makes a trial impossible or failed, in words for the user."""
 
@@ -281,9 +284,9 @@ class Server:
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise Failure("%s cannot be started: %s" % (self.command[0], error.strerror))
-        if not wait_until(lambda: self.process.poll() is not None or os.path.exists(self.ready_path), 30):
+        if not wait_until(lambda: self.process.poll() is not None or os.path.exists(self.ready_path), READY_S):
             self.__exit__()
-            raise Failure("the server is not ready after 30 s:\n" + self.log_text)
+            raise Failure("the server is not ready after %d s:\n%s" % (READY_S, self.log_text))
         if self.process.poll() is not None:
             self.__exit__()
             raise Failure("the server ended at once, with status %d:\n%s" % (self.process.returncode, self.log_text))

@@ -166,7 +166,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s CONFIGURATION [TEST]\n", argv[0]);
         return 2;
     }
-    test_begin(300);
+    test_begin();
     int run = 0;
     for (size_t i = 0; i < COUNT(tests); i++) {
         if (argc > 2 && strcmp(argv[2], tests[i].name) != 0)

@@ -9,9 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-void test_begin(unsigned seconds)
+enum { HANGS_S = 580 }; /* below ctest's limit: what is slow on a busy machine does not hang */
+
+void test_begin(void)
 {
-    alarm(seconds);
+    alarm(HANGS_S);
     rg_transport_register(&rg_transport_tcp_ops);
 #ifdef RG_TEST_RDMA
     rg_transport_register(&rg_transport_rdma_ops);

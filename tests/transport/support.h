@@ -46,8 +46,8 @@ struct pair {
     struct rg_conn *b; /* accepted */
 };
 
-/** Registers the statically linked transports and ends the program if it takes longer than `seconds`. */
-void test_begin(unsigned seconds);
+/** Registers the statically linked transports, and ends the program, with SIGALRM, should it hang. */
+void test_begin(void);
 /** Two connected ends through a listener at `address`; `filters` are those of the connecting end. */
 struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait);
 /** The same by TLS (tls/pair.h). */

@@ -19,13 +19,27 @@ static double elapsed_ms(uint64_t since)
     return (double)(rg_now_ns() - since) / 1e6;
 }
 
-/* Upper bounds are wide: the machine may be busy, a sanitizer slow. Lower bounds are what the filter
- * promises. */
-enum { SLACK_MS = 2000 };
+/*
+ * Lower bounds are what the filter promises. Upper bounds are wide, as a sanitizer is slow, and where the machine is busy a
+ * test is tried again: those that have them say whether they were kept.
+ */
+enum { SLACK_MS = 2000, TRIES = 10 };
+
+static bool is_about(double took, double expected)
+{
+    CHECK(took >= expected);
+    return took < expected + SLACK_MS;
+}
+
+static void try_again(bool (*test)(const char *), const char *address)
+{
+    for (int tries = 1; !test(address); tries++)
+        CHECK(tries < TRIES);
+}
 
 /* --- delay --- */
 
-static void test_round_trip_takes_both_ways(const char *address)
+static bool test_round_trip_takes_both_ways(const char *address)
 {
     struct pair pair = pair_open(address, "delay:oneway=20ms", RG_WAIT_AUTO);
     uint64_t before = rg_now_ns();
@@ -35,29 +49,23 @@ static void test_round_trip_takes_both_ways(const char *address)
     CHECK_OK(send_pattern(pair.b, 64, 0, 2));
     expect_pattern(pair.a, 64, 0, 2);
     double both = elapsed_ms(before);
-    CHECK(there >= 20 && there < 20 + SLACK_MS);
-    CHECK(both >= 40 && both < 40 + SLACK_MS);
     pair_close(&pair);
+    return is_about(there, 20) && is_about(both, 40);
 }
 
-/* A send does not wait for the link: each would. Where the machine stands still meanwhile, it is tried again. */
-static void test_send_does_not_wait(const char *address)
+static bool test_send_does_not_wait_for_the_link(const char *address)
 {
-    enum { DELAY_MS = 20, TRIES = 100 };
     struct pair pair = pair_open(address, "delay:oneway=20ms", RG_WAIT_AUTO);
-    bool at_once = false;
-    for (uint64_t i = 0; i < TRIES && !at_once; i++) {
-        uint64_t before = rg_now_ns();
-        CHECK_OK(send_pattern(pair.a, 64, 0, i));
-        at_once = elapsed_ms(before) < DELAY_MS;
-        expect_pattern(pair.b, 64, 0, i);
-    }
-    CHECK(at_once);
+    uint64_t before = rg_now_ns();
+    CHECK_OK(send_pattern(pair.a, 64, 0, 1));
+    bool at_once = elapsed_ms(before) < 20;
+    expect_pattern(pair.b, 64, 0, 1);
     pair_close(&pair);
+    return at_once;
 }
 
 /* Messages follow each other on the link: a hundred of them take one delay, not a hundred. */
-static void test_delay_is_not_per_message(const char *address)
+static bool test_delay_is_not_per_message(const char *address)
 {
     enum { N = 100 };
     struct pair pair = pair_open(address, "delay:oneway=50ms", RG_WAIT_AUTO);
@@ -66,16 +74,16 @@ static void test_delay_is_not_per_message(const char *address)
         CHECK_OK(send_pattern(pair.a, 100, 0, i));
     for (uint64_t i = 0; i < N; i++)
         expect_pattern(pair.b, 100, 0, i);
-    double took = elapsed_ms(before);
-    CHECK(took >= 50 && took < N * 50 / 2);
+    double there = elapsed_ms(before);
     before = rg_now_ns();
     for (uint64_t i = 0; i < N; i++)
         CHECK_OK(send_pattern(pair.b, 100, 0, i));
     for (uint64_t i = 0; i < N; i++)
         expect_pattern(pair.a, 100, 0, i);
-    took = elapsed_ms(before);
-    CHECK(took >= 50 && took < N * 50 / 2);
+    double back = elapsed_ms(before);
+    CHECK(there >= 50 && back >= 50);
     pair_close(&pair);
+    return there < N * 50 / 2 && back < N * 50 / 2;
 }
 
 struct transfer {
@@ -116,27 +124,25 @@ static void test_large_transfer(const char *address)
 }
 
 /* 4 MiB at 1 Gb/s take 33.6 ms each. */
-static void test_bandwidth(const char *address)
+static bool test_bandwidth(const char *address)
 {
     enum { N = 5 };
     struct pair pair = pair_open(address, "delay:bandwidth=1Gb,oneway=1ms", RG_WAIT_AUTO);
     double expected = N * (double)RG_BULK_MAX * 8 / 1e9 * 1e3 + 1;
     double there = time_transfer(pair.a, pair.b, N), back = time_transfer(pair.b, pair.a, N);
-    CHECK(there >= expected && there < expected + SLACK_MS);
-    CHECK(back >= expected && back < expected + SLACK_MS);
     pair_close(&pair);
+    return is_about(there, expected) && is_about(back, expected);
 }
 
 /* A connection's own limit, below the link's. */
-static void test_flow(const char *address)
+static bool test_flow(const char *address)
 {
     enum { N = 5 };
     struct pair pair = pair_open(address, "delay:bandwidth=100Gb,flow=1Gb", RG_WAIT_AUTO);
     double expected = N * (double)RG_BULK_MAX * 8 / 1e9 * 1e3;
     double there = time_transfer(pair.a, pair.b, N), back = time_transfer(pair.b, pair.a, N);
-    CHECK(there >= expected && there < expected + SLACK_MS);
-    CHECK(back >= expected && back < expected + SLACK_MS);
     pair_close(&pair);
+    return is_about(there, expected) && is_about(back, expected);
 }
 
 static void *time_one(void *arg)
@@ -147,12 +153,12 @@ static void *time_one(void *arg)
 }
 
 /* Two connections share the link; a small message of a third does not wait for their data. */
-static void test_shared_link(void)
+static bool test_shared_link(const char *address)
 {
     static const char filter[] = "delay:bandwidth=1Gb,oneway=100us";
     struct pair pairs[3];
     for (int i = 0; i < 3; i++)
-        pairs[i] = pair_open("127.0.0.1:0", filter, RG_WAIT_AUTO);
+        pairs[i] = pair_open(address, filter, RG_WAIT_AUTO);
     const double expected = 2 * 3 * (double)RG_BULK_MAX * 8 / 1e9 * 1e3;
     pthread_t other;
     uint64_t before = rg_now_ns();
@@ -170,10 +176,9 @@ static void test_shared_link(void)
     pthread_join(sender, NULL);
     pthread_join(other, NULL);
     double took = elapsed_ms(before);
-    CHECK(took >= expected && took < expected + SLACK_MS);
-    CHECK(overtook < took);
     for (int i = 0; i < 3; i++)
         pair_close(&pairs[i]);
+    return is_about(took, expected) && overtook < took;
 }
 
 /* As with a socket, a send returns when little is still to leave, and an interrupt ends the wait. */
@@ -203,7 +208,7 @@ static void test_close_delivers(const char *address)
 
 /* A peer that takes nothing does not hold up a close for longer than the filter says (here: the peer is
  * gone). */
-static void test_close_towards_nobody(const char *address)
+static bool test_close_towards_nobody(const char *address)
 {
     struct pair pair = pair_open(address, "delay:oneway=1ms", RG_WAIT_AUTO);
     rg_conn_destroy(pair.b);
@@ -216,7 +221,7 @@ static void test_close_towards_nobody(const char *address)
     CHECK(status == RG_ERR_LOST || status == RG_ERR_CLOSED);
     uint64_t before = rg_now_ns();
     pair_close(&pair);
-    CHECK(elapsed_ms(before) < 4000);
+    return elapsed_ms(before) < 4000;
 }
 
 /* --- fault --- */
@@ -365,17 +370,17 @@ static void test_names(void)
 int main(void)
 {
     static const char *const addresses[] = {"mem:filters", "127.0.0.1:0"};
-    test_begin(300);
+    test_begin();
     for (int i = 0; i < 2; i++) {
-        test_round_trip_takes_both_ways(addresses[i]);
-        test_send_does_not_wait(addresses[i]);
-        test_delay_is_not_per_message(addresses[i]);
+        try_again(test_round_trip_takes_both_ways, addresses[i]);
+        try_again(test_send_does_not_wait_for_the_link, addresses[i]);
+        try_again(test_delay_is_not_per_message, addresses[i]);
         test_large_transfer(addresses[i]);
-        test_bandwidth(addresses[i]);
-        test_flow(addresses[i]);
+        try_again(test_bandwidth, addresses[i]);
+        try_again(test_flow, addresses[i]);
         test_send_waits_for_the_link(addresses[i]);
         test_close_delivers(addresses[i]);
-        test_close_towards_nobody(addresses[i]);
+        try_again(test_close_towards_nobody, addresses[i]);
         test_send_close(addresses[i]);
         test_recv_close(addresses[i]);
         test_lost(addresses[i]);
@@ -387,7 +392,7 @@ int main(void)
     expect_raw_fault("127.0.0.1:0", "fault:truncate_at=2", RG_ERR_LOST);
     expect_raw_fault("127.0.0.1:0", "fault:bad_magic_at=2", RG_ERR_PROTOCOL);
     expect_raw_fault("127.0.0.1:0", "fault:oversize_at=2", RG_ERR_LIMIT);
-    test_shared_link();
+    try_again(test_shared_link, "127.0.0.1:0");
     test_raw_fault_needs_descriptor();
     test_names();
     return 0;

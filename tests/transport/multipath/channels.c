@@ -269,7 +269,7 @@ static void test_joining(void)
 
 int main(void)
 {
-    test_begin(300);
+    test_begin();
     test_slow_lane();
     test_unread_channel();
     test_two_steps();

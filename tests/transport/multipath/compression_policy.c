@@ -117,7 +117,7 @@ static void test_counters(void)
 
 int main(void)
 {
-    test_begin(300);
+    test_begin();
     test_choice();
     test_choice_changes();
     test_counters();

@@ -330,7 +330,7 @@ static void test_no_more_than_agreed(void)
 
 int main(void)
 {
-    test_begin(300);
+    test_begin();
     test_bad_announcements();
     test_bad_pieces();
     test_lying_sizes();

@@ -358,7 +358,7 @@ static void test_interrupt(void)
 
 int main(void)
 {
-    test_begin(300);
+    test_begin();
     RUN(test_again);
     RUN(test_behind);
     RUN(test_given_up);

@@ -479,7 +479,7 @@ static void run_over_rdma(unsigned seconds)
 
 int main(int argc, char **argv)
 {
-    test_begin(300);
+    test_begin();
     if (argc > 2 && strcmp(argv[1], "rdma") == 0) {
         run_over_rdma((unsigned)atoi(argv[2]));
         return 0;

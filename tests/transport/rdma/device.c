@@ -165,7 +165,7 @@ static void test_ways(void)
 
 int main(void)
 {
-    test_begin(60);
+    test_begin();
     test_registers(5);
     test_registers(-1);
     test_fails(5);

@@ -18,7 +18,10 @@
 enum {
     STRANGERS = 20,
     MUTE = 4,
-    HANDSHAKES = 8, /* that a listener has under way at once */
+    HANDSHAKES = 8,     /* that a listener has under way at once */
+    GIVEN_UP_MS = 5000, /* after which one is */
+    SERVED_MS = 15000,  /* less than MUTE of them take, one after another */
+    TRIES = 10,         /* on a machine that is busy with other things */
 };
 
 static const uint8_t token[RG_TRANSPORT_TOKEN] = "a token of tests",
@@ -91,7 +94,7 @@ static struct rg_listener *listen_at(const char *host, uint16_t *port)
 static enum rg_status try_connect(const struct rg_listener *listener, const uint8_t *shown,
                                   struct rg_conn **out)
 {
-    const struct rg_transport_options options = {.token = shown, .connect_timeout_ms = 4000};
+    const struct rg_transport_options options = {.token = shown, .connect_timeout_ms = SERVED_MS};
     char why[256] = "";
     enum rg_status status =
         rg_transport_connect(rg_listener_address(listener), &options, why, sizeof why, out);
@@ -104,11 +107,11 @@ static void check_served(struct rg_listener *listener)
 {
     struct rg_conn *a, *b;
     CHECK_OK(try_connect(listener, token, &a));
-    CHECK_OK(rg_listener_accept(listener, 5000, &b));
+    CHECK_OK(rg_listener_accept(listener, SERVED_MS, &b));
     const struct iovec message = {(void *)(uintptr_t) "well met", 8};
     struct rg_message got;
     CHECK_OK(rg_conn_send(a, &(struct rg_send){.msg = &message, .n_msg = 1}));
-    CHECK_OK(rg_conn_recv(b, 5000, &got));
+    CHECK_OK(rg_conn_recv(b, SERVED_MS, &got));
     CHECK(got.size == 8 && memcmp(got.data, "well met", 8) == 0);
     rg_conn_destroy(a);
     rg_conn_destroy(b);
@@ -136,27 +139,34 @@ static void test_without_token(const char *host)
     rg_listener_destroy(listener);
 }
 
-/* Their handshakes last until they are given up: others' go on beside them, and end with the listener. */
-static void test_mute(const char *host)
+/*
+ * Their handshakes last until they are given up: others' go on beside them, and end with the listener. False if some may have been
+ * given up by themselves before that, or by the time that the listener had ended.
+ */
+static bool test_mute(const char *host)
 {
     uint16_t port;
     struct rg_listener *listener = listen_at(host, &port);
     const struct rg_rdma_private private = private_with(token);
     struct mute mute[HANDSHAKES];
     int n = 0;
+    const uint64_t began = rg_now_ns();
     for (; n < MUTE; n++)
         CHECK(mute_open(&mute[n], host, port, &private, sizeof private) == RDMA_CM_EVENT_ESTABLISHED);
     check_served(listener);
+    const uint64_t last_began = rg_now_ns();
     for (; n < HANDSHAKES; n++)
         CHECK(mute_open(&mute[n], host, port, &private, sizeof private) == RDMA_CM_EVENT_ESTABLISHED);
     struct mute one_more;
-    CHECK(mute_open(&one_more, host, port, &private, sizeof private) == RDMA_CM_EVENT_REJECTED);
+    const bool rejected =
+        mute_open(&one_more, host, port, &private, sizeof private) == RDMA_CM_EVENT_REJECTED;
+    CHECK(rejected || rg_now_ns() - began >= GIVEN_UP_MS * 1000000ull);
     mute_close(&one_more);
-    const uint64_t began = rg_now_ns();
     rg_listener_destroy(listener);
-    CHECK(rg_now_ns() - began < 3000000000u); /* none of the last four was given up by itself yet */
+    const bool at_once = rg_now_ns() - last_began < GIVEN_UP_MS * 1000000ull;
     while (n > 0)
         mute_close(&mute[--n]);
+    return rejected && at_once;
 }
 
 /* Those that are given up leave room. */
@@ -182,9 +192,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s HOST\n", argv[0]);
         return 2;
     }
-    test_begin(90);
+    test_begin();
     test_without_token(argv[1]);
-    test_mute(argv[1]);
+    int tries = 0;
+    while (!test_mute(argv[1]))
+        CHECK(++tries < TRIES);
     test_given_up(argv[1]);
     return 0;
 }

@@ -59,7 +59,7 @@ static void test_refused(const char *reason)
 
 int main(int argc, char **argv)
 {
-    test_begin(60);
+    test_begin();
     CHECK(argc == 2);
     if (strcmp(argv[1], "machine") == 0)
         test_machine();

@@ -282,7 +282,7 @@ static void test_filters(void)
 
 int main(void)
 {
-    test_begin(60);
+    test_begin();
     CHECK_OK(rg_rdma_verbs_open(NULL, 0)); /* for the text of what failed */
     rg_transport_complete(&rg_transport_rdma_ops, false);
     test_ends(true, RG_WAIT_AUTO);

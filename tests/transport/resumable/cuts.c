@@ -261,7 +261,7 @@ static void test_cuts_of_advertised(void)
 
 int main(int argc, char **argv)
 {
-    test_begin(300);
+    test_begin();
     if (argc > 1 && strcmp(argv[1], "tls") == 0) {
         ends_security = pair_tls();
         RUN(test_cuts);

@@ -290,7 +290,7 @@ static void test_adverts_end_with_their_link(void)
 
 int main(void)
 {
-    test_begin(300);
+    test_begin();
     RUN(test_held_until_acknowledged);
     RUN(test_asks_for_held);
     RUN(test_held_and_sent_again);

@@ -518,7 +518,7 @@ static void test_too_large(void)
 
 int main(void)
 {
-    test_begin(300);
+    test_begin();
     RUN(test_no_cut);
     RUN(test_idle);
     RUN(test_sender_alone);

@@ -230,7 +230,7 @@ int main(int argc, char **argv)
         alarm(60);
         test_part(argv[1]);
     } else {
-        test_begin(60);
+        test_begin();
     }
     test_address_of_a_link();
     test_stale_unix_path();

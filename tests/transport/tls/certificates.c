@@ -364,7 +364,7 @@ static void test_enrolment(void)
 
 int main(int argc, char **argv)
 {
-    test_begin(120);
+    test_begin();
     if (argc > 1) /* the client's side by the loadable part, which has an OpenSSL of its own inside */
         CHECK(setenv("REMOTE_GPU_LIBDIR", argv[1], 1) == 0);
     else

@@ -321,7 +321,7 @@ static void test_openssl(void)
 
 int main(void)
 {
-    test_begin(120);
+    test_begin();
     test_key_updates();
     test_ends();
     test_violations();

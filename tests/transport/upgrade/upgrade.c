@@ -108,7 +108,7 @@ static void test_nothing_to_open(void)
 
 int main(void)
 {
-    test_begin(60);
+    test_begin();
     test_choices();
     test_nothing_offered();
     test_unreachable();
