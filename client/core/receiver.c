@@ -111,6 +111,16 @@ static void sleep_until_needed(struct rg_session *session)
     }
 }
 
+/* Messages have come: who waits for notices looks. The lock is held. */
+static void wake_for_notices(struct rg_receiver *receiver)
+{
+    if (!receiver->n_for_notices)
+        return;
+    for (struct rg_waiter *waiter = receiver->waiting; waiter; waiter = waiter->next)
+        if (waiter->for_notice)
+            pthread_cond_signal(&waiter->wake);
+}
+
 static void *background_main(void *argument)
 {
     struct rg_session *session = argument;
@@ -123,6 +133,7 @@ static void *background_main(void *argument)
         pthread_mutex_unlock(&receiver->lock);
         (void)rg_message_receive(session, -1);
         pthread_mutex_lock(&receiver->lock);
+        wake_for_notices(receiver);
         receiver->role_taken = false;
         receiver->in_vain = others_wait(receiver) ? receiver->in_vain + 1 : 0;
         pass_role(receiver);
@@ -220,6 +231,7 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
             pthread_mutex_unlock(&receiver->lock);
             (void)rg_message_receive(session, -1);
             pthread_mutex_lock(&receiver->lock);
+            wake_for_notices(receiver);
         }
         receiver->role_taken = has_role;
     }
@@ -230,6 +242,35 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
     list_remove(receiver, waiter);
     pass_role(receiver);
     pthread_mutex_unlock(&receiver->lock);
+}
+
+void rg_receiver_wait_for_notice(struct rg_session *session, bool (*over)(const void *argument),
+                                 const void *argument)
+{
+    RG_UNCANCELLED;
+    struct rg_receiver *receiver = &session->receiver;
+    struct rg_waiter waiter = {.session = session, .wake = PTHREAD_COND_INITIALIZER, .for_notice = true};
+    const bool has_role = rg_thread_rests_at(session->conn);
+    pthread_mutex_lock(&receiver->lock);
+    list_add(receiver, &waiter);
+    receiver->n_for_notices++;
+    while (!over(argument) && !session_over(session)) {
+        if (receiver->role_taken && !has_role) {
+            pthread_cond_wait(&waiter.wake, &receiver->lock);
+            continue;
+        }
+        receiver->role_taken = true;
+        pthread_mutex_unlock(&receiver->lock);
+        (void)rg_message_receive(session, -1);
+        pthread_mutex_lock(&receiver->lock);
+        receiver->role_taken = has_role;
+        wake_for_notices(receiver);
+    }
+    receiver->n_for_notices--;
+    list_remove(receiver, &waiter);
+    pass_role(receiver);
+    pthread_mutex_unlock(&receiver->lock);
+    pthread_cond_destroy(&waiter.wake);
 }
 
 /* Takes the role; false: another thread has it, and does not give it back soon. */
@@ -281,6 +322,7 @@ void rg_receiver_poll(struct rg_session *session)
     while (!session_over(session) && rg_message_receive(session, 0))
         ;
     pthread_mutex_lock(&receiver->lock);
+    wake_for_notices(receiver);
     receiver->role_taken = false;
     pass_role(receiver);
     pthread_mutex_unlock(&receiver->lock);

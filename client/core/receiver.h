@@ -31,6 +31,7 @@ struct rg_receiver {
         in_vain; /* times in a row that the background thread was woken, and somebody else waited by then */
     bool looks;  /* the background thread does not sleep for good */
     struct rg_waiter *waiting; /* first of the list */
+    unsigned n_for_notices;    /* of these, those that are woken by each message */
 };
 
 /** Before the session's first message; starts no thread. */
@@ -39,6 +40,12 @@ void rg_receiver_init(struct rg_session *session);
 void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token);
 /** Waits until the reply is there or the session has ended. */
 void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter);
+/**
+ * Waits until `over(argument)`, which a notice brings about, or the session has ended. What asks for the notice has been sent. `over` is
+ * called with a lock held, and may take those of the timeline alone.
+ */
+void rg_receiver_wait_for_notice(struct rg_session *session, bool (*over)(const void *argument),
+                                 const void *argument);
 /** Handles what has come already, if no other thread is receiving. Sends nothing and does not wait. */
 void rg_receiver_poll(struct rg_session *session);
 /**

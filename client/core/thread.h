@@ -28,7 +28,8 @@ struct rg_waiter {
     struct rg_waiter *next, *previous; /* threads that wait, in the receiver's list */
     uint32_t token;
     bool done;
-    bool filling; /* the reply is being received, into `into` too: the waiter must not go, whatever ends */
+    bool for_notice; /* for no reply: whoever receives wakes it after each message */
+    bool filling;    /* the reply is being received, into `into` too: the waiter must not go, whatever ends */
     CUresult result;
     uint8_t memory_taken;  /* by code that was loaded: a level (proto/memory_level.h) */
     uint64_t size;         /* bytes of outputs */

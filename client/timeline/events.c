@@ -2,12 +2,17 @@
  * timeline.h. */
 #include "client/core/call.h"
 #include "client/core/probe.h"
+#include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/timeline/internal.h"
+#include "common/base/clock.h"
 #include "generated/client/operations.h"
 #include "proto/wire.h"
 
 #define NOT_YET UINT64_MAX /* a position that nothing reaches */
+
+#define HELD_UP_NS    1000000u /* an answer that comes so much later than the notice … */
+#define HELD_UP_WAITS 256u     /* … has so many waits be for notices */
 
 static struct rg_event *event_of(CUevent handle)
 {
@@ -206,25 +211,75 @@ static CUresult wait_for_record(const struct rg_session *session, CUevent handle
     return status;
 }
 
+/* --- waits behind what has to wait for a turn ----------------------------------------------------------- */
+
+/*
+ * Where sessions share a GPU by turns, a record that asks for an early event is answered once all that was put before it has had its
+ * turn. A program that keeps some work ahead would thus learn of all of it at once, at the end, and have nothing ahead by then. So where
+ * an answer was seen to come long after the notice of the same event, notices alone are waited for; now and then it is tried again, as
+ * an answer comes at once where nothing waits for turns.
+ */
+struct awaited {
+    const struct rg_session *session;
+    CUevent handle;
+};
+
+static bool is_told(const void *argument)
+{
+    const struct awaited *awaited = argument;
+    const struct rg_event *event = event_of(awaited->handle);
+    return !event || is_done(event) || !rg_subscription_due(awaited->session, &event->timeline.subscriber);
+}
+
+/* Whether the next wait is for a notice: of those that are to be, it is one less then. */
+static bool is_held_up(struct rg_session *session)
+{
+    unsigned left = atomic_load(&session->timeline.held_up);
+    while (left && !atomic_compare_exchange_weak(&session->timeline.held_up, &left, left - 1))
+        ;
+    return left;
+}
+
+static void wait_for_notice(struct rg_session *session, CUevent handle)
+{
+    const struct awaited awaited = {session, handle};
+    const uint64_t probe = rg_probe_wait();
+    rg_queue_flush(session);
+    rg_receiver_wait_for_notice(session, is_told, &awaited);
+    rg_probe_waited(probe, 0);
+}
+
+/* An answer has come. */
+static void note_delay(struct rg_session *session, const struct rg_event *event, uint64_t recorded)
+{
+    const uint64_t told = atomic_load_explicit(&event->timeline.told_at, memory_order_relaxed);
+    if (rg_timeline_reached(&event->timeline.completed, recorded) && told && rg_now_ns() > told + HELD_UP_NS)
+        atomic_store(&session->timeline.held_up, HELD_UP_WAITS);
+}
+
 CUresult rg_timeline_wait_event(CUevent handle)
 {
     struct rg_event *event = event_of(handle);
     struct rg_context *context = known(event);
     if (!context)
         return rg_op_cuEventSynchronize(handle);
-    if (is_done(event))
-        return rg_timeline_answered(context->session);
     const uint64_t recorded = atomic_load_explicit(&event->timeline.recorded, memory_order_relaxed);
+    const bool ahead = rg_timeline_position(context->session) > recorded + 1, done = is_done(event);
     /* Awaited with work put in behind it: likely to be so again, and done by then. Its next record is
-     * watched. */
-    if (rg_timeline_position(context->session) > recorded + 1)
+     * watched, unless that is not how this one is known to be done. */
+    if (ahead && (!done || atomic_load_explicit(&event->timeline.subscriber.id, memory_order_relaxed)))
         atomic_store_explicit(&event->timeline.queried, true, memory_order_relaxed);
+    if (done)
+        return rg_timeline_answered(context->session);
     if (rg_subscription_pending(context->session, &event->timeline.subscriber)) {
         rg_receiver_poll(context->session);
+        if (!is_done(event) && ahead && is_held_up(context->session))
+            wait_for_notice(context->session, handle);
         if (is_done(event))
             return rg_timeline_answered(context->session);
     }
     CUresult status = wait_for_record(context->session, handle, event, recorded);
+    note_delay(context->session, event, recorded);
     if (status == CUDA_SUCCESS && recorded != NOT_YET)
         note_done(event, recorded);
     return status;
@@ -259,6 +314,7 @@ static void note_completed(const struct rg_subscription *subscription, const str
 {
     struct rg_event *event = subscription->event ? event_of((CUevent)subscription->event) : NULL;
     if (event) {
+        atomic_store_explicit(&event->timeline.told_at, rg_now_ns(), memory_order_relaxed);
         note_done(event, subscription->position);
         rg_event_time_arrived(&event->timeline, &subscription->hint, done->ms);
     } else if (subscription->stream &&

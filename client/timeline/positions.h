@@ -23,6 +23,7 @@ struct rg_timeline {
     _Atomic uint64_t lasting;      /* that the device may be at for as long as the program likes */
     _Atomic uint64_t lasting_legacy, lasting_not_legacy; /* … in the legacy default stream; not there */
     _Atomic uint64_t lasting_unnamed;                    /* … in no stream that has a handle */
+    atomic_uint held_up; /* its records wait for a turn: so many waits for events more do without one */
 };
 
 /** Who is told when something is completed (subscription.h). */
@@ -88,6 +89,7 @@ struct rg_event_timeline {
     _Atomic uintptr_t stream;          /* in which it was recorded last */
     _Atomic uint64_t before, recorded; /* the position before that record, and its own; 0: never recorded */
     _Atomic uint64_t completed;        /* the record up to this position has come */
+    _Atomic uint64_t told_at;          /* when a notice said so last */
     struct rg_subscriber subscriber;
     atomic_bool queried; /* since that record */
     atomic_bool unseen;  /* recorded elsewhere too */

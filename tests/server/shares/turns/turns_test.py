@@ -137,6 +137,18 @@ class Turns(unittest.TestCase):
         self.assertLess(busy, 0.2 * passed + 0.1)
         wait_until(lambda: sum(loads.units()) > 0)
 
+    def test_a_program_learns_of_what_is_done_while_the_rest_waits_for_its_turn(self):
+        loads = self.run_loads((["--compute", "10%"], "kernels", 10000000))  # four ahead, one about every 100 ms
+        wait_until(lambda: loads.units()[0] > 12)
+        last, steps = loads.units()[0], []
+        while sum(steps) < 24:
+            time.sleep(0.002)
+            now = loads.units()[0]
+            if now != last:
+                steps.append(now - last)
+            last = now
+        self.assertGreater(steps.count(1) * 2, len(steps), steps)
+
     def test_a_killed_session_holds_nobody_up(self):
         loads = self.run_loads(([], "kernels", 1000000), ([], "fills", 1000000))
         wait_until(lambda: min(loads.units()) > 4)
