@@ -42,12 +42,24 @@ void rg_cap_charge(struct rg_cap *cap, uint64_t used)
         cap->bucket = -most;
 }
 
+bool rg_cap_is_spent(const struct rg_cap *cap)
+{
+    return cap->millionths && cap->bucket <= burst(cap) / 16;
+}
+
+uint64_t rg_cap_pays(const struct rg_cap *cap)
+{
+    if (!cap->millionths || cap->millionths >= MILLION)
+        return UINT64_MAX;
+    return cap->bucket > 0 ? (uint64_t)cap->bucket * MILLION / (uint64_t)(MILLION - cap->millionths) : 0;
+}
+
 uint64_t rg_cap_until(struct rg_cap *cap, uint64_t now)
 {
     rg_cap_fill(cap, now);
     if (!cap->millionths)
         return 0;
-    if (cap->bucket <= 0) {
+    if (rg_cap_is_spent(cap)) {
         const int64_t missing = burst(cap) / 2 + 1 - cap->bucket;
         cap->resume_at = now + (uint64_t)missing * MILLION / cap->millionths;
     }

@@ -5,60 +5,7 @@
  * and what has passed is charged, learnt from, and the turn goes on or passes. Nothing fails: a submission that may not go now waits
  * for the next step, and a turn that was taken away is asked for again. Whichever thread has the caller's lock.
  */
-#include "server/shares/turns/pacer.h"
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* --- guesses -------------------------------------------------------------------------------------------- */
-
-/* The place of a kind: one that collides takes it over. */
-static uint32_t guess_of(struct rg_pacer *pacer, uint64_t key)
-{
-    const uint32_t slot = (uint32_t)((key * 0x9e3779b97f4a7c15ull) >> 40) % RG_PACER_KEYS;
-    if (pacer->guesses[slot].key != key)
-        pacer->guesses[slot] = (struct rg_pacer_guess){.key = key};
-    return slot;
-}
-
-static void note_kind(struct rg_pacer *pacer, uint32_t slot)
-{
-    for (uint32_t i = 0; i < pacer->n_kinds; i++)
-        if (pacer->kinds[i].slot == slot) {
-            pacer->kinds[i].n++;
-            return;
-        }
-    if (pacer->n_kinds < RG_PACER_CHUNK_KINDS) {
-        pacer->kinds[pacer->n_kinds].slot = slot;
-        pacer->kinds[pacer->n_kinds++].n = 1;
-    }
-}
-
-/*
- * A chunk has taken so long: who took more than was guessed is believed at once, who took less step by step. Of several kinds
- * nobody knows which took how much, so all change by the same factor.
- */
-static void learn(struct rg_pacer *pacer, uint64_t took)
-{
-    for (uint32_t i = 0; i < pacer->n_kinds; i++) {
-        struct rg_pacer_guess *guess = &pacer->guesses[pacer->kinds[i].slot];
-        uint64_t now = took;
-        if (guess->ns)
-            now = (uint64_t)((unsigned __int128)guess->ns * took / pacer->planned_all);
-        else if (pacer->n_kinds == 1)
-            now = took / pacer->kinds[i].n;
-        if (now > 100 * (guess->ns ? guess->ns : now))
-            now = 100 * guess->ns; /* the rest of the chunk may have done it */
-        guess->ns = most(1, now >= guess->ns ? now : guess->ns - (guess->ns - now) / 4);
-    }
-}
+#include "server/shares/turns/pacer_internal.h"
 
 bool rg_pacer_alone(const struct rg_pacer *pacer)
 {
@@ -83,16 +30,17 @@ static uint64_t budget_of(struct rg_pacer *pacer, uint64_t now)
         budget = credit > pacer->turn_used ? credit - pacer->turn_used : 0;
     }
     if (pacer->others.high && !pacer->high)
-        budget = least(budget, RG_PACER_SHORT_NS);
-    if (pacer->cap.millionths)
-        budget = least(budget, pacer->cap.bucket > 0 ? (uint64_t)pacer->cap.bucket : 0);
-    return most(budget, RG_PACER_LEAST_NS);
+        budget = rg_least(budget, RG_PACER_SHORT_NS);
+    budget = rg_least(budget, rg_cap_pays(&pacer->cap));
+    return rg_most(budget, RG_PACER_LEAST_NS);
 }
 
 /* What was used since `began` is charged; the chunk may go on from `until`. */
 static void charge(struct rg_pacer *pacer, uint64_t until)
 {
-    const uint64_t used = until > pacer->began ? until - pacer->began : 0;
+    if (until <= pacer->began)
+        return;
+    const uint64_t used = until - pacer->began;
     pacer->busy_ns += used;
     rg_cap_charge(&pacer->cap, used);
     if (pacer->holding)
@@ -105,11 +53,11 @@ static void charge(struct rg_pacer *pacer, uint64_t until)
 /* All is done. It was over between the last two looks: in the middle, for want of more. */
 static void settle(struct rg_pacer *pacer, uint64_t now)
 {
-    const uint64_t before = most(pacer->not_done_at, pacer->began), end = before + (now - before) / 2;
-    const uint64_t took = end > pacer->began ? end - pacer->began : 0;
+    const uint64_t before = rg_most(pacer->not_done_at, pacer->chunk_at);
+    const uint64_t end = now > before ? before + (now - before) / 2 : before;
     charge(pacer, end);
-    if (!pacer->behind)
-        learn(pacer, took);
+    if (!pacer->behind && end > pacer->chunk_at)
+        rg_guess_learn(pacer, end - pacer->chunk_at);
     forget_chunk(pacer);
 }
 
@@ -121,10 +69,11 @@ static void settle(struct rg_pacer *pacer, uint64_t now)
 static uint64_t sample(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
 {
     const uint64_t now = seen->now;
-    const uint64_t since = most(pacer->sampling ? pacer->sampled_at : pacer->began, pacer->turn_at);
+    const uint64_t since = rg_most(pacer->sampling ? pacer->sampled_at : pacer->began, pacer->turn_at);
     const bool busy = pacer->began && !seen->done, was_busy = pacer->sampling ? pacer->sampled_busy : busy;
+    const uint64_t passed = now > since ? now - since : 0; /* not, if a turn passed early a moment ago */
     if (busy || was_busy)
-        pacer->busy_ns += busy && was_busy ? now - since : (now - since) / 2;
+        pacer->busy_ns += busy && was_busy ? passed : passed / 2;
     pacer->sampled_at = now;
     pacer->sampled_busy = busy;
     pacer->sampling = busy || now - pacer->active_at < RG_PACER_ACTIVE_NS;
@@ -143,7 +92,7 @@ static void look(struct rg_pacer *pacer, uint64_t now)
     const bool alone = rg_pacer_alone(pacer);
     rg_turns_look(pacer->turns, pacer->place, &pacer->others);
     if (alone && !rg_pacer_alone(pacer) && pacer->began) {
-        pacer->began = pacer->not_done_at = pacer->turn_at = now;
+        pacer->began = pacer->chunk_at = pacer->not_done_at = pacer->turn_at = now;
         pacer->unknown = true;
         pacer->closed = true;
         pacer->go_on_at = now + pacer->go_on;
@@ -158,6 +107,7 @@ static void begin_turn(struct rg_pacer *pacer, uint64_t now)
     pacer->turn_at = now;
     pacer->turn_used = 0;
     pacer->wait = (struct rg_turn_wait){0};
+    pacer->behind |= pacer->began != 0;
     pacer->closed = pacer->behind; /* first what is left: else there would always be some */
 }
 
@@ -199,9 +149,11 @@ static bool go(struct rg_pacer *pacer, uint64_t guess, uint64_t now)
     pacer->active_at = now;
     pacer->planned += guess;
     pacer->planned_all += guess;
-    if (pacer->began == 0)
-        pacer->began = pacer->not_done_at = now;
-    pacer->go_on_at = most(pacer->go_on_at, now + pacer->go_on + 2 * guess);
+    if (pacer->began == 0) {
+        pacer->chunk_at = pacer->holding ? rg_turns_clear(pacer->turns, now, RG_PACER_EARLY_NS) : now;
+        pacer->began = pacer->not_done_at = pacer->chunk_at;
+    }
+    pacer->go_on_at = rg_most(pacer->go_on_at, now + pacer->go_on + 2 * guess);
     return true;
 }
 
@@ -224,12 +176,22 @@ static bool go_as_guest(struct rg_pacer *pacer, uint64_t guess, uint64_t now)
 
 /* --- a submission --------------------------------------------------------------------------------------- */
 
+/*
+ * Whether the chunk under way has no room for one more of `known` length (0: unknown). The last may go beyond the budget, so that a
+ * turn is one chunk and its session owes the rest; but not where one of high priority would wait for two.
+ */
+static bool is_full(const struct rg_pacer *pacer, uint64_t known)
+{
+    const bool hurried = pacer->others.high && !pacer->high;
+    return known == 0 || pacer->planned + (hurried ? known : 1) > pacer->budget;
+}
+
 bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
 {
     look(pacer, now);
     if (rg_pacer_alone(pacer))
         return have_turn(pacer, now) ? go(pacer, 0, now) : wait_on(pacer, now);
-    const uint32_t slot = guess_of(pacer, key);
+    const uint32_t slot = rg_guess_slot(pacer, key);
     const uint64_t known = pacer->guesses[slot].ns;
     if (may_be_guest(pacer, known))
         return go_as_guest(pacer, known, now);
@@ -246,12 +208,12 @@ bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
         pacer->budget = budget_of(pacer, now);
     }
     const uint64_t guess = known ? known : pacer->budget;
-    if (pacer->planned != 0 && pacer->planned + guess > pacer->budget) {
+    if (pacer->planned != 0 && is_full(pacer, known)) {
         pacer->closed = true;
         return wait_on(pacer, now);
     }
     pacer->unknown |= known == 0;
-    note_kind(pacer, slot);
+    rg_guess_note(pacer, slot);
     return go(pacer, guess, now);
 }
 
@@ -262,7 +224,7 @@ void rg_pacer_note(struct rg_pacer *pacer, uint64_t now)
     pacer->admitted++;
     pacer->active_at = now;
     if (pacer->began == 0)
-        pacer->began = pacer->not_done_at = now;
+        pacer->began = pacer->chunk_at = pacer->not_done_at = now;
     pacer->n_kinds = 0; /* how long the others take is not learnt from this chunk */
     pacer->unknown = true;
     pacer->behind |= !pacer->holding;
@@ -275,21 +237,44 @@ static uint64_t patience(const struct rg_pacer *pacer, const struct rg_pacer_see
 {
     if (pacer->behind)
         return RG_TURN_NS;
-    const uint64_t known = least(RG_PACER_GO_ON_NS + 4 * pacer->planned, RG_PACER_PATIENCE_MAX_NS);
-    const uint64_t all = pacer->unknown ? most(known, RG_PACER_PATIENCE_NS) : known;
-    return seen->blocked ? least(all, RG_PACER_BLOCKED_NS) : all;
+    const uint64_t known = rg_least(RG_PACER_GO_ON_NS + 4 * pacer->planned, RG_PACER_PATIENCE_MAX_NS);
+    const uint64_t all = pacer->unknown ? rg_most(known, RG_PACER_PATIENCE_NS) : known;
+    return seen->blocked ? rg_least(all, RG_PACER_BLOCKED_NS) : all;
 }
 
 /*
- * How soon to look whether a chunk is done that has run for so long: so that looking adds little to it. Where the session's program
- * waits for its work, whoever answers it looks; what is looked here is for the case that it does not wait this time.
+ * How soon to look whether a chunk is done that has run for so long: so that looking adds little to it, and often about the time at
+ * which it should be. Where the session's program waits for its work, whoever answers it looks; what is looked here is for the case
+ * that it does not wait this time.
  */
 static uint64_t interval(const struct rg_pacer *pacer, uint64_t now)
 {
-    const uint64_t share = (now - most(pacer->began, pacer->turn_at)) / 16;
+    const uint64_t start = rg_most(pacer->began, pacer->turn_at), end = pacer->chunk_at + pacer->planned_all;
     if (pacer->calm)
         return pacer->holding ? RG_PACER_AWAITED_NS : RG_PACER_GUEST_LOOK_NS;
-    return most(10000, least(share, pacer->others.any ? 100000 : 500000));
+    uint64_t rest = rg_least(now > start ? (now - start) / 16 : 0, pacer->others.any ? 100000 : 500000);
+    if (pacer->holding && !pacer->unknown)
+        rest = rg_least(rest, now < end ? (end - now) / 2 : (now - end) / 2);
+    return rg_most(10000, rest);
+}
+
+/* The turn may pass, as what is under way fills it and is about to be done. */
+static bool nearly_done(const struct rg_pacer *pacer, uint64_t now)
+{
+    return pacer->closed && !pacer->behind && !pacer->unknown && !pacer->others.high &&
+           now + RG_PACER_EARLY_NS >= pacer->chunk_at + pacer->planned_all &&
+           pacer->turn_used + pacer->planned_all + RG_TURN_LEAST_NS >=
+               rg_turns_credit(pacer->turns, pacer->place);
+}
+
+/* What is left of the chunk and what comes next share the device, at worst for as long as that is done too soon. */
+static void pass_early(struct rg_pacer *pacer, uint64_t now)
+{
+    const uint64_t end = rg_most(now, pacer->chunk_at + pacer->planned_all);
+    charge(pacer, end);
+    pacer->began = end + RG_PACER_EARLY_NS;
+    rg_turns_clear_later(pacer->turns, end);
+    pass(pacer, true, now);
 }
 
 static uint64_t step_under_way(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
@@ -299,8 +284,12 @@ static uint64_t step_under_way(struct rg_pacer *pacer, const struct rg_pacer_see
     if (!pacer->holding)
         return now + interval(pacer, now);
     const bool wanted = rg_turns_wanted(pacer->turns, pacer->place, now);
-    const uint64_t start = pacer->behind ? pacer->turn_at : most(pacer->began, pacer->turn_at);
-    if (wanted && now - start > patience(pacer, seen)) {
+    const uint64_t start = pacer->behind ? pacer->turn_at : rg_most(pacer->began, pacer->turn_at);
+    if (wanted && seen->pending && nearly_done(pacer, now)) {
+        pass_early(pacer, now);
+        return now + interval(pacer, now);
+    }
+    if (wanted && now > start + patience(pacer, seen)) {
         charge(pacer, now);
         pacer->behind = true;
         pacer->planned = 0;
@@ -309,7 +298,7 @@ static uint64_t step_under_way(struct rg_pacer *pacer, const struct rg_pacer_see
     }
     if (pacer->closed && seen->pending && now > pacer->go_on_at) {
         /* What is under way may need what comes next. */
-        pacer->go_on = least(pacer->go_on * 2, RG_PACER_PATIENCE_MAX_NS);
+        pacer->go_on = rg_least(pacer->go_on * 2, RG_PACER_PATIENCE_MAX_NS);
         pacer->go_on_at = now + pacer->go_on;
         pacer->planned = 0;
         pacer->closed = false;
@@ -322,7 +311,7 @@ static uint64_t step_under_way(struct rg_pacer *pacer, const struct rg_pacer_see
 static void step_turn(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
 {
     rg_cap_fill(&pacer->cap, seen->now);
-    const bool over = pacer->turn_used >= rg_turns_credit(pacer->turns, pacer->place);
+    const bool over = pacer->turn_used + RG_TURN_LEAST_NS >= rg_turns_credit(pacer->turns, pacer->place);
     if (!seen->pending || rg_cap_is_spent(&pacer->cap) || over ||
         rg_turns_preempted(pacer->turns, pacer->place, seen->now))
         pass(pacer, seen->pending, seen->now);

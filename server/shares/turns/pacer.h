@@ -3,14 +3,19 @@
  *
  * A submission is *admitted* or has to wait. What is admitted together is a *chunk*: as much as the GPU is expected to take for
  * what is left of the turn. When the chunk is done, its time is measured and charged, and the turn goes on or passes. So the
- * device is one session's at a time, and nobody waits for more than what one has submitted: at most one kernel of unknown
- * length, as that is the only one of its chunk. What a submission will take is guessed from what the like of it has taken
- * (`key`): a wrong guess makes a chunk longer or shorter, but what is charged is always measured.
+ * device is one session's at a time, but for a moment as turns pass, and nobody waits for more than what one has submitted: at most
+ * one kernel of unknown length, as that is the only one of its chunk. What a submission will take is guessed from what the like of it
+ * has taken (`key`): a wrong guess makes a chunk longer or shorter, but what is charged is always measured.
  *
  * Three ways, by who else is there:
  *   alone   nobody else uses the device, and there is no cap: everything is admitted; how busy the device is, is sampled
  *   taking turns, and nobody waits: chunks are long, as only a newcomer would have to wait for their end
  *   taking turns, with others that wait
+ *
+ * The turn of a full chunk whose length is known passes RG_PACER_EARLY_NS before its end: so long it takes the next worker to wake up
+ * and to give the device work, which waits there until this chunk is done, or runs beside the rest of it. The chunk is charged what it
+ * was expected to take, and what it takes beyond that and RG_PACER_EARLY_NS; the next one from when this one was to be done. Not where
+ * there are sessions of high priority, which would wait for both.
  *
  * A chunk that does not end: work may wait for something that only comes later. A kernel may wait for what a later submission
  * of the same session writes, for another session, or for the program. So the session may submit more after a while
@@ -35,6 +40,7 @@
 #define RG_PACER_LONG_NS         24000000ull /* of a chunk if nobody waits */
 #define RG_PACER_SHORT_NS        500000ull   /* of one if there are sessions of high priority */
 #define RG_PACER_LEAST_NS        100000ull   /* of one in any case */
+#define RG_PACER_EARLY_NS        60000ull    /* so long before its chunk's end a turn passes */
 #define RG_PACER_GUEST_NS        2000000ull  /* of what goes beside another session's turn */
 #define RG_PACER_AWAITED_NS      200000ull /* between two looks at work that its program seems to wait for … */
 #define RG_PACER_GUEST_LOOK_NS   1000000ull   /* … and if it is a guest's, for which nobody else waits */
@@ -66,9 +72,9 @@ struct rg_pacer {
     uint64_t turn_at, turn_used;
     /* the chunk; began 0: there is none */
     uint64_t began, planned, budget;
-    uint64_t planned_all; /* also before more was let go */
-    bool closed;          /* it is full: nothing more before it is done */
-    bool behind;          /* work of an earlier turn, or of a guest, is left */
+    uint64_t chunk_at, planned_all; /* the same, whatever has been charged and let go since */
+    bool closed;                    /* it is full: nothing more before it is done */
+    bool behind;                    /* work of an earlier turn, or of a guest, is left */
     bool calm; /* when all was done last, nothing was pending: its program waits for what it submits */
     uint64_t go_on, go_on_at; /* after so long, at that time, one more may go */
     uint64_t not_done_at;     /* it was last seen to be under way */

@@ -7,8 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S   1000000000ull
-#define ROUNDS_MAX (RG_TURN_DEBT_MAX_NS / (RG_TURN_NS / RG_TURN_WEIGHTS) + 1) /* from the greatest debt */
+#define NS_PER_S 1000000000ull
+/* from the greatest debt */
+#define ROUNDS_MAX ((RG_TURN_DEBT_MAX_NS + RG_TURN_LEAST_NS) / (RG_TURN_NS / RG_TURN_WEIGHTS) + 1)
 
 #define TRIES_MAX 16 /* sessions that leave at the moment at which they are given the turn */
 
@@ -35,9 +36,8 @@ static int64_t weight_of(struct rg_turns *turns, uint32_t place)
 
 static int64_t clamp_balance(int64_t balance)
 {
-    return balance < -RG_TURN_DEBT_MAX_NS ? -RG_TURN_DEBT_MAX_NS
-           : balance > RG_TURN_NS         ? RG_TURN_NS
-                                          : balance;
+    const int64_t most = RG_TURN_NS + RG_TURN_LEAST_NS;
+    return balance < -RG_TURN_DEBT_MAX_NS ? -RG_TURN_DEBT_MAX_NS : balance > most ? most : balance;
 }
 
 static int64_t balance_of(struct rg_turns *turns, uint32_t place)
@@ -70,7 +70,7 @@ static uint32_t first_with_credit(struct rg_turns *turns, uint32_t n, uint32_t l
     uint32_t best = RG_TURN_PLACES, best_priority = 0;
     for (uint32_t i = 1; i <= n; i++) {
         const uint32_t place = (last + i) % n;
-        if (!can_go_on(turns, place, now) || balance_of(turns, place) <= 0)
+        if (!can_go_on(turns, place, now) || balance_of(turns, place) <= RG_TURN_LEAST_NS)
             continue;
         const uint32_t priority = atomic_load(&turns->places[place].priority);
         if (best == RG_TURN_PLACES || priority > best_priority) {
@@ -99,14 +99,14 @@ static bool give_credit(struct rg_turns *turns, uint32_t n, uint64_t now)
         return false;
     for (uint32_t place = 0; place < n; place++) {
         const int64_t credit = credit_of(turns, place, greatest), balance = balance_of(turns, place);
-        const int64_t needed = balance > 0 ? 1 : -balance / credit + 1;
+        const int64_t missing = RG_TURN_LEAST_NS - balance, needed = missing > 0 ? missing / credit + 1 : 1;
         if (can_go_on(turns, place, now) && needed < rounds)
             rounds = needed;
     }
     for (uint32_t place = 0; place < n; place++) {
         const int64_t credit = credit_of(turns, place, greatest);
         if (atomic_load(&turns->places[place].state) != RG_TURN_NONE)
-            change_balance(turns, place, rounds * credit, credit);
+            change_balance(turns, place, rounds * credit, credit + RG_TURN_LEAST_NS);
     }
     return true;
 }
@@ -255,7 +255,7 @@ bool rg_turns_preempted(struct rg_turns *turns, uint32_t place, uint64_t now)
 {
     const uint32_t n = n_used(turns), priority = atomic_load(&turns->places[place].priority);
     for (uint32_t i = 0; i < n; i++)
-        if (i != place && can_go_on(turns, i, now) && balance_of(turns, i) > 0 &&
+        if (i != place && can_go_on(turns, i, now) && balance_of(turns, i) > RG_TURN_LEAST_NS &&
             atomic_load(&turns->places[i].priority) > priority)
             return true;
     return false;
@@ -301,7 +301,7 @@ void rg_turns_unask(struct rg_turns *turns, uint32_t place)
 void rg_turns_charge(struct rg_turns *turns, uint32_t place, uint64_t used)
 {
     change_balance(turns, place, used < (uint64_t)RG_TURN_DEBT_MAX_NS ? -(int64_t)used : -RG_TURN_DEBT_MAX_NS,
-                   RG_TURN_NS);
+                   RG_TURN_NS + RG_TURN_LEAST_NS);
     atomic_fetch_add(&turns->places[place].charged, used);
 }
 
@@ -316,6 +316,17 @@ bool rg_turns_pass(struct rg_turns *turns, uint32_t place, uint64_t used, bool a
     const uint64_t word = atomic_load(&turns->turn);
     uint32_t next;
     return HOLDER(word) == place + 1 && hand_over(turns, word, place, now, &next) && next == place;
+}
+
+void rg_turns_clear_later(struct rg_turns *turns, uint64_t at)
+{
+    atomic_store(&turns->clear_at, at);
+}
+
+uint64_t rg_turns_clear(struct rg_turns *turns, uint64_t now, uint64_t most)
+{
+    const uint64_t at = atomic_load(&turns->clear_at);
+    return at > now && at - now <= most ? at : now;
 }
 
 uint64_t rg_turns_credit(struct rg_turns *turns, uint32_t place)

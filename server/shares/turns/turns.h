@@ -6,7 +6,8 @@
  * is charged to it; when nobody who waits has any left, all get credit by their weights, as many rounds at once as it takes.
  * Among those with credit, the higher priority comes first, then the order of the places. So a priority decides who is first
  * and a weight how much one gets. What an idle session does not use goes to others; it keeps one round of credit at most,
- * and its debts.
+ * and its debts. Credit below RG_TURN_LEAST_NS is none yet: it is kept for the next round, as a turn that short would cost
+ * more than it brings.
  *
  * There is no arbiter: the word `turn` says who has it, and only that session gives credit. The monitor ends what a dead
  * worker had (rg_turns_leave). A waiter takes the turn away from a session that does not move for RG_TURN_HELD_MAX_NS.
@@ -26,6 +27,7 @@
 #define RG_TURN_PLACES      1000u
 #define RG_TURN_WEIGHTS     1000u
 #define RG_TURN_NS          6000000ll     /* credit of a round for the session with the greatest weight */
+#define RG_TURN_LEAST_NS    250000ll      /* less is not worth a turn */
 #define RG_TURN_DEBT_MAX_NS 10000000000ll /* what exceeds it is forgiven */
 #define RG_TURN_HELD_MAX_NS 5000000000ull /* a turn that does not move for so long is taken away */
 
@@ -48,6 +50,7 @@ struct rg_turn_place {
 
 struct rg_turns {
     alignas(64) _Atomic uint64_t turn; /* number of the turn << 16 | place + 1; 0 in the low bits: nobody's */
+    _Atomic uint64_t clear_at;         /* who had it before was expected to leave the device done by then */
     _Atomic uint32_t changes;          /* counted up when sessions come, go or change */
     _Atomic uint32_t n_used;           /* places from here on are empty */
     struct rg_turn_place places[RG_TURN_PLACES];
@@ -95,6 +98,10 @@ void rg_turns_unask(struct rg_turns *turns, uint32_t place);
  */
 bool rg_turns_pass(struct rg_turns *turns, uint32_t place, uint64_t used, bool again, uint64_t not_before,
                    uint64_t now);
+/** The turn is about to pass, and what was done in it takes until `at`. Its holder. */
+void rg_turns_clear_later(struct rg_turns *turns, uint64_t at);
+/** Until when the device was to be busy with the turn before this one, as far as that is later than `now` by `most` or less. */
+uint64_t rg_turns_clear(struct rg_turns *turns, uint64_t now, uint64_t most);
 /** Charges what was used outside of a turn. */
 void rg_turns_charge(struct rg_turns *turns, uint32_t place, uint64_t used);
 /** Time that the session may have in this turn before others who wait are served. Its holder. */

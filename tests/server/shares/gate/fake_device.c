@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { STREAMS = 64 };
+enum { STREAMS = 64, MOMENT_NS = 200000 };
 
 static struct stream {
     CUstream object;
@@ -35,7 +35,7 @@ static CUresult give(CUstream object, uint64_t ns)
     const uint64_t now = rg_now_ns();
     struct stream *stream = find(object);
     for (unsigned i = 0; i < n_streams; i++)
-        overlaps += &streams[i] != stream && streams[i].done_at > now;
+        overlaps += &streams[i] != stream && streams[i].done_at > now + MOMENT_NS;
     free_at = (free_at > now ? free_at : now) + ns;
     stream->given += ns;
     stream->done_at = free_at;

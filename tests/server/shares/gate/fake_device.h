@@ -13,7 +13,7 @@ void fake_device_use(uint64_t ns);
 unsigned fake_device_last(void);
 /** What it has done so far of what was given to a stream. */
 uint64_t fake_device_work(unsigned n);
-/** Times that work of a stream was given while another's was under way: they were not one after another. */
+/** Times that work of a stream was given while another's was under way, and not about to be done: they were not one after another. */
 unsigned fake_device_overlaps(void);
 
 #endif

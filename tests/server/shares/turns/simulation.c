@@ -37,6 +37,9 @@ static void run_device(struct sim *sim)
     unsigned n = 0;
     for (unsigned i = 0; i < SIM_SESSIONS; i++)
         n += sim->sessions[i].used && sim->sessions[i].first < sim->sessions[i].end;
+    sim->idle_ns += n ? 0 : SIM_TICK_NS;
+    sim->rests += n == 0 && !sim->idle;
+    sim->idle = n == 0;
     for (unsigned i = 0; i < SIM_SESSIONS && n; i++) {
         struct sim_session *session = &sim->sessions[i];
         uint64_t left = SIM_TICK_NS / n;

@@ -36,6 +36,9 @@ struct sim {
     struct rg_turns turns;
     struct sim_session sessions[SIM_SESSIONS];
     uint64_t now;
+    uint64_t idle_ns; /* the device had nothing to do */
+    uint64_t rests;   /* how often that began */
+    bool idle;
 };
 
 struct sim *sim_create(void);

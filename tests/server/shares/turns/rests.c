@@ -1,0 +1,43 @@
+/* rests.c - how often and for how long a device that is shared has nothing to do, in simulated time. */
+#include "tests/server/shares/turns/simulation.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#define MS 1000000ull
+#define S  1000000000ull
+
+/* A turn is one chunk, and its end is seen soon: the device rests once a turn, and not for long. */
+Test(rests, the_device_rests_only_between_turns)
+{
+    static const uint64_t lengths[] = {10000, 100000, 1003000, 4 * MS};
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct sim *sim = sim_create();
+        sim_add(sim, lengths[i], 100, 0, RG_TURN_NORMAL);
+        sim_add(sim, lengths[i], 100, 0, RG_TURN_NORMAL);
+        sim_run(sim, S);
+        const uint64_t idle = sim->idle_ns, rests = sim->rests;
+        sim_run(sim, 3 * S);
+        cr_expect_leq(sim->rests - rests, 3 * S / RG_TURN_NS * 105 / 100, "%llu ns: %llu times in 3 s",
+                      (unsigned long long)lengths[i], (unsigned long long)(sim->rests - rests));
+        cr_expect_leq(sim->idle_ns - idle, 3 * S / 100, "%llu ns: idle for %llu ns of 3 s",
+                      (unsigned long long)lengths[i], (unsigned long long)(sim->idle_ns - idle));
+        free(sim);
+    }
+}
+
+/* A cap's time is used in few pieces: each ends with a look at a device that has nothing to do. */
+Test(rests, a_capped_session_works_once_for_each_filling_of_its_bucket)
+{
+    static const uint32_t caps[] = {100000, 200000, 500000, 900000};
+    for (unsigned i = 0; i < sizeof caps / sizeof *caps; i++) {
+        struct sim *sim = sim_create();
+        sim_add(sim, 100000, 100, caps[i], RG_TURN_NORMAL);
+        sim_run(sim, S);
+        const uint64_t rests = sim->rests;
+        sim_run(sim, 3 * S);
+        cr_expect_leq(sim->rests - rests, 2 * 3 * S / RG_CAP_BURST_NS * 11 / 10,
+                      "a cap of %u: %llu times in 3 s", caps[i], (unsigned long long)(sim->rests - rests));
+        free(sim);
+    }
+}
