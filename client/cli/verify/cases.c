@@ -133,7 +133,8 @@ void rg_verify_judge(const struct rg_verify_case *one, const double *unit_ns, un
         /* A share is of what the GPU did; where caps leave it idle, of its time. */
         for (unsigned i = 0; i < one->n; i++) {
             const double whole = full ? total : seconds[w];
-            errors[n++] = fabs((whole > 0 ? 100 * work[i] / whole : 0) - out->expected[i]);
+            out->parts[w][i] = whole > 0 ? 100 * work[i] / whole : 0;
+            errors[n++] = fabs(out->parts[w][i] - out->expected[i]);
         }
         all += total;
         time += seconds[w];

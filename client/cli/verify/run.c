@@ -176,13 +176,46 @@ static double memory_error(const struct rg_verify_case *one, const struct runnin
     return error;
 }
 
+/* What this machine's processors had to do since it started, in ticks. */
+struct ticks {
+    unsigned long long idle, all;
+};
+
+static bool read_ticks(struct ticks *out)
+{
+    char line[256], *at = line;
+    FILE *file = fopen("/proc/stat", "re");
+    const bool good = file && fgets(line, sizeof line, file) && strncmp(line, "cpu ", 4) == 0;
+    if (file)
+        (void)fclose(file);
+    *out = (struct ticks){0};
+    at += 4;
+    /* user, nice, system, idle, waiting for a disk, …; the last two are counted as user's already */
+    for (unsigned i = 0; good && i < 8; i++) {
+        const unsigned long long ticks = strtoull(at, &at, 10);
+        out->all += ticks;
+        out->idle += i == 3 || i == 4 ? ticks : 0;
+    }
+    return good;
+}
+
+/* Percent of the processors' time that nobody needed since `before`; NAN: not known. */
+static double idle_since(const struct ticks *before)
+{
+    struct ticks after;
+    if (!before->all || !read_ticks(&after) || after.all <= before->all)
+        return NAN;
+    return 100 * (double)(after.idle - before->idle) / (double)(after.all - before->all);
+}
+
 bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verify_case *one,
                    const double *unit_ns, unsigned windows, struct rg_verify_result *out)
 {
     struct running running = {.board = NULL};
     uint64_t units[RG_VERIFY_WINDOWS_MAX][RG_VERIFY_SESSIONS] = {{0}};
     double seconds[RG_VERIFY_WINDOWS_MAX] = {0};
-    *out = (struct rg_verify_result){.loss = NAN, .cap_holds_ms = NAN, .memory_error = NAN};
+    struct ticks ticks;
+    *out = (struct rg_verify_result){.loss = NAN, .cap_holds_ms = NAN, .memory_error = NAN, .idle = NAN};
     if (!start(settings, one, &running)) {
         end(&running);
         return false;
@@ -199,6 +232,7 @@ bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verif
     out->cap_holds_ms = watch_caps(one, &running, unit_ns);
     while (rg_now_ns() < began + WARM_NS)
         (void)usleep(1000);
+    (void)read_ticks(&ticks);
     for (unsigned w = 0; w < windows; w++) {
         uint64_t before[RG_VERIFY_SESSIONS] = {0}, after[RG_VERIFY_SESSIONS] = {0};
         read_units(&running, before);
@@ -210,6 +244,7 @@ bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verif
         for (unsigned i = 0; i < one->n; i++)
             units[w][i] = after[i] - before[i];
     }
+    out->idle = idle_since(&ticks);
     end(&running);
     rg_verify_judge(one, unit_ns, windows, seconds, units, out);
     out->ran = true;

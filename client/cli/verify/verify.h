@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-enum { RG_VERIFY_WINDOWS_MAX = 60 };
+enum { RG_VERIFY_WINDOWS_MAX = 100 };
 
 struct rg_verify_session {
     const char *weight, *compute; /* as `run` takes them; NULL: not said */
@@ -35,6 +35,8 @@ struct rg_verify_result {
     bool ran;
     unsigned n_windows;
     double expected[RG_VERIFY_SESSIONS], part[RG_VERIFY_SESSIONS]; /* of 100; of all windows together */
+    double parts[RG_VERIFY_WINDOWS_MAX][RG_VERIFY_SESSIONS];       /* of each window */
+    double idle;             /* of 100: this machine's processors in the windows; NAN: not known */
     double error, error_p99; /* of a session in a window: the mean, and what 99 of 100 are below */
     double loss;         /* of the throughput that one session has alone; NAN where caps leave some unused */
     double cap_holds_ms; /* since the first submission; NAN: no session has a cap */

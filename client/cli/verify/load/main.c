@@ -5,8 +5,9 @@
  *
  * FILE is the board (board.h). WORK is what it submits: `kernels` that run for so long each, one after another in a stream;
  * `streams`: the same in four streams, each after the last; `graphs` of ten such kernels; `cooperative` launches; `copies` and
- * `fills` of a megabyte for each 100000 ns. `memory`: nothing; it takes all the device memory that it can get, and counts that. It is an ordinary CUDA program and knows nothing of remote-gpu: work is submitted
- * some turns ahead, and counted when an event behind it has come.
+ * `fills` of a megabyte for each 100000 ns, which go through more memory than caches hold: a unit is to cost the same whoever had the
+ * device before. `memory`: nothing; it takes all the device memory that it can get, and counts that. It is an ordinary CUDA program and
+ * knows nothing of remote-gpu: work is submitted some turns ahead, and counted when an event behind it has come.
  */
 #include "client/cli/verify/board.h"
 
@@ -23,7 +24,15 @@
 
 /* Units between two events, as many as fill so much time; and how many of these are under way. */
 #define CHUNK_NS 4000000u
-enum { CHUNKS = 12, FEW_CHUNKS = 4, STREAMS = 4, GRAPH_NODES = 10, COPY_BYTES = 1 << 20, COPY_NS = 100000 };
+enum {
+    CHUNKS = 12,
+    FEW_CHUNKS = 4,
+    STREAMS = 4,
+    GRAPH_NODES = 10,
+    COPY_BYTES = 1 << 20,
+    COPY_NS = 100000,
+    AREA_BYTES = 64 << 20
+};
 
 static const char ptx[] = ".version 6.0\n.target sm_52\n.address_size 64\n"
                           ".visible .entry spin(.param .u64 ns)\n{\n"
@@ -92,7 +101,7 @@ struct load {
     CUgraphExec graph;
     CUdeviceptr from, to;
     uint64_t ns;
-    size_t bytes;
+    size_t bytes, area, at; /* of a copy or fill; of all of `from` and of `to`; where the next one goes */
     unsigned next_stream;
     void (*submit)(struct load *load); /* a unit */
 };
@@ -129,14 +138,22 @@ static void submit_graph(struct load *load)
     CHECK(cuGraphLaunch(load->graph, load->streams[0]));
 }
 
+static size_t next_place(struct load *load)
+{
+    const size_t at = load->at;
+    load->at = at + 2 * load->bytes <= load->area ? at + load->bytes : 0;
+    return at;
+}
+
 static void submit_copy(struct load *load)
 {
-    CHECK(cuMemcpyDtoDAsync_v2(load->to, load->from, load->bytes, load->streams[0]));
+    const size_t at = next_place(load);
+    CHECK(cuMemcpyDtoDAsync_v2(load->to + at, load->from + at, load->bytes, load->streams[0]));
 }
 
 static void submit_fill(struct load *load)
 {
-    CHECK(cuMemsetD8Async(load->to, 7, load->bytes, load->streams[0]));
+    CHECK(cuMemsetD8Async(load->to + next_place(load), 7, load->bytes, load->streams[0]));
 }
 
 static void make_graph(struct load *load)
@@ -166,6 +183,20 @@ static void choose(struct load *load, const char *work)
     }
 }
 
+/* What is copied and filled, every byte written once. A session that may have less memory goes through less. */
+static void take_area(struct load *load)
+{
+    load->bytes = (size_t)COPY_BYTES * (load->ns / COPY_NS ? load->ns / COPY_NS : 1);
+    load->area = load->bytes > AREA_BYTES ? load->bytes : AREA_BYTES;
+    while (cuda.cuMemAlloc_v2(&load->from, 2 * load->area) != CUDA_SUCCESS) {
+        if (load->area / 2 < load->bytes)
+            CHECK(cuMemAlloc_v2(&load->from, 2 * load->bytes));
+        load->area /= 2;
+    }
+    load->to = load->from + load->area;
+    CHECK(cuMemsetD8Async(load->from, 1, 2 * load->area, load->streams[0]));
+}
+
 static void prepare(struct load *load, const char *work)
 {
     CUdevice device;
@@ -183,9 +214,8 @@ static void prepare(struct load *load, const char *work)
     for (int i = 0; i < CHUNKS; i++)
         CHECK(cuEventCreate(&load->done[i], CU_EVENT_DISABLE_TIMING));
     CHECK(cuEventCreate(&load->order, CU_EVENT_DISABLE_TIMING));
-    load->bytes = (size_t)COPY_BYTES * (load->ns / COPY_NS ? load->ns / COPY_NS : 1);
-    CHECK(cuMemAlloc_v2(&load->from, load->bytes));
-    CHECK(cuMemAlloc_v2(&load->to, load->bytes));
+    if (load->submit == submit_copy || load->submit == submit_fill)
+        take_area(load);
     make_graph(load);
     /* What is slow once is not measured. */
     load->submit(load);
