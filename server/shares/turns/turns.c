@@ -131,6 +131,14 @@ static void ring_all(struct rg_turns *turns, uint32_t last, uint64_t now)
             rg_turns_ring(turns, place);
 }
 
+/* Nobody waits for what the session has used, so it owes nobody anything. */
+static void forgive(struct rg_turns *turns, uint32_t place)
+{
+    int64_t balance = atomic_load(&turns->places[place].balance);
+    while (balance < 0 && !atomic_compare_exchange_weak(&turns->places[place].balance, &balance, 0))
+        ;
+}
+
 /*
  * Whoever has the turn `word` hands it to the next one; false: somebody has taken it away. A session that asks or leaves meanwhile
  * writes its state before it reads the turn, which here is written before the states are read again: one of the two sees the other.
@@ -147,9 +155,10 @@ static bool hand_over(struct rg_turns *turns, uint64_t word, uint32_t last, uint
             word = given; /* it has left, and may not have seen that the turn is its own */
             continue;
         }
-        if (!holder)
+        if (!holder) {
+            forgive(turns, last);
             ring_all(turns, last, now); /* somebody may have asked while nobody could see it */
-        else if (*next != last)
+        } else if (*next != last)
             rg_turns_ring(turns, *next);
         return true;
     }

@@ -6,7 +6,7 @@
  * is charged to it; when nobody who waits has any left, all get credit by their weights, as many rounds at once as it takes.
  * Among those with credit, the higher priority comes first, then the order of the places. So a priority decides who is first
  * and a weight how much one gets. What an idle session does not use goes to others; it keeps one round of credit at most,
- * and its debts. Credit below RG_TURN_LEAST_NS is none yet: it is kept for the next round, as a turn that short would cost
+ * and its debts, unless nobody waited when its turn ended. Credit below RG_TURN_LEAST_NS is none yet: it is kept for the next round, as a turn that short would cost
  * more than it brings.
  *
  * There is no arbiter: the word `turn` says who has it, and only that session gives credit. The monitor ends what a dead

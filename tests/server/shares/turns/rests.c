@@ -41,3 +41,22 @@ Test(rests, a_capped_session_works_once_for_each_filling_of_its_bucket)
         free(sim);
     }
 }
+
+/* What a session had while nobody else wanted the device, and then rested, it need not do without later. */
+Test(rests, what_nobody_else_wanted_is_no_debt)
+{
+    struct sim *sim = sim_create();
+    struct sim_session *second = sim_add(sim, MS, 100, 0, RG_TURN_NORMAL); /* asks before the other */
+    struct sim_session *first = sim_add(sim, S, 100, 0, RG_TURN_NORMAL);
+    first->most = 1;
+    second->most = second->submitted = 1; /* nothing yet */
+    sim_run(sim, 2 * S);
+    cr_assert_eq(first->finished, 1);
+    first->lengths[0] = MS;
+    first->most = second->most = 0;
+    const uint64_t before = first->work_ns;
+    sim_run(sim, 500 * MS);
+    cr_expect_gt(first->work_ns - before, 200 * MS, "%llu ns of 500 ms",
+                 (unsigned long long)(first->work_ns - before));
+    free(sim);
+}
