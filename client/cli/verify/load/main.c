@@ -31,7 +31,7 @@ enum {
     GRAPH_NODES = 10,
     COPY_BYTES = 1 << 20,
     COPY_NS = 100000,
-    AREA_BYTES = 64 << 20
+    AREA_BYTES = 128 << 20
 };
 
 static const char ptx[] = ".version 6.0\n.target sm_52\n.address_size 64\n"
@@ -99,9 +99,9 @@ struct load {
     CUstream streams[STREAMS];
     CUevent order, done[CHUNKS];
     CUgraphExec graph;
-    CUdeviceptr from, to;
+    CUdeviceptr memory;
     uint64_t ns;
-    size_t bytes, area, at; /* of a copy or fill; of all of `from` and of `to`; where the next one goes */
+    size_t bytes, area, at; /* of a copy or fill; of all of `memory`; where the next one is */
     unsigned next_stream;
     void (*submit)(struct load *load); /* a unit */
 };
@@ -141,19 +141,20 @@ static void submit_graph(struct load *load)
 static size_t next_place(struct load *load)
 {
     const size_t at = load->at;
-    load->at = at + 2 * load->bytes <= load->area ? at + load->bytes : 0;
+    load->at = (at + load->bytes) % load->area;
     return at;
 }
 
+/* From what was written half a turn ago. */
 static void submit_copy(struct load *load)
 {
-    const size_t at = next_place(load);
-    CHECK(cuMemcpyDtoDAsync_v2(load->to + at, load->from + at, load->bytes, load->streams[0]));
+    const size_t from = next_place(load), to = (from + load->area / 2) % load->area;
+    CHECK(cuMemcpyDtoDAsync_v2(load->memory + to, load->memory + from, load->bytes, load->streams[0]));
 }
 
 static void submit_fill(struct load *load)
 {
-    CHECK(cuMemsetD8Async(load->to + next_place(load), 7, load->bytes, load->streams[0]));
+    CHECK(cuMemsetD8Async(load->memory + next_place(load), 7, load->bytes, load->streams[0]));
 }
 
 static void make_graph(struct load *load)
@@ -183,18 +184,20 @@ static void choose(struct load *load, const char *work)
     }
 }
 
-/* What is copied and filled, every byte written once. A session that may have less memory goes through less. */
+/*
+ * What is copied and filled, in a circle; a session that may have less memory has a smaller one. Nothing is written before: that would
+ * be charged, and owed when the measurement begins.
+ */
 static void take_area(struct load *load)
 {
     load->bytes = (size_t)COPY_BYTES * (load->ns / COPY_NS ? load->ns / COPY_NS : 1);
-    load->area = load->bytes > AREA_BYTES ? load->bytes : AREA_BYTES;
-    while (cuda.cuMemAlloc_v2(&load->from, 2 * load->area) != CUDA_SUCCESS) {
-        if (load->area / 2 < load->bytes)
-            CHECK(cuMemAlloc_v2(&load->from, 2 * load->bytes));
-        load->area /= 2;
+    size_t pairs = AREA_BYTES / (2 * load->bytes) + 1;
+    while (cuda.cuMemAlloc_v2(&load->memory, 2 * pairs * load->bytes) != CUDA_SUCCESS) {
+        if (pairs == 1)
+            CHECK(cuMemAlloc_v2(&load->memory, 2 * load->bytes));
+        pairs /= 2;
     }
-    load->to = load->from + load->area;
-    CHECK(cuMemsetD8Async(load->from, 1, 2 * load->area, load->streams[0]));
+    load->area = 2 * pairs * load->bytes;
 }
 
 static void prepare(struct load *load, const char *work)
