@@ -1,5 +1,5 @@
-/* guesses.c - what submissions of a kind are guessed to take, from what the like of them has taken. See pacer.h. */
-#include "server/shares/turns/pacer_internal.h"
+/* guesses.c - see guesses.h. */
+#include "server/shares/turns/guesses.h"
 
 uint32_t rg_guess_slot(struct rg_pacer *pacer, uint64_t key)
 {

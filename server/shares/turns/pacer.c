@@ -5,7 +5,7 @@
  * and what has passed is charged, learnt from, and the turn goes on or passes. Nothing fails: a submission that may not go now waits
  * for the next step, and a turn that was taken away is asked for again. Whichever thread has the caller's lock.
  */
-#include "server/shares/turns/pacer_internal.h"
+#include "server/shares/turns/guesses.h"
 
 bool rg_pacer_alone(const struct rg_pacer *pacer)
 {

@@ -1,6 +1,6 @@
-/* pacer_internal.h - what a pacer's submissions are guessed to take (guesses.c). See pacer.h. */
-#ifndef RG_SERVER_SHARES_TURNS_PACER_INTERNAL_H
-#define RG_SERVER_SHARES_TURNS_PACER_INTERNAL_H
+/* guesses.h - how long submissions of a pacer are guessed to take, by what the like of them has taken (pacer.h). Its lock is held. */
+#ifndef RG_SERVER_SHARES_TURNS_GUESSES_H
+#define RG_SERVER_SHARES_TURNS_GUESSES_H
 
 #include "server/shares/turns/pacer.h"
 
