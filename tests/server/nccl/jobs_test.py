@@ -136,9 +136,16 @@ class Jobs(unittest.TestCase):
 
     def test_three_clients(self):
         lease = self.lease()
-        outputs = self.on_all_clients(lease, "all")
-        self.assertEqual([status for status, _, _ in outputs], [0, 0, 0], outputs)
-        self.assertEqual(sorted(line for _, output, _ in outputs for line in output.splitlines()), self.direct())
+        carried = {}
+        for case in ("all", "small", "large"):
+            before = [client.bytes_on_the_wire() for client in self.clients]
+            outputs = self.on_all_clients(lease, case)
+            carried[case] = [client.bytes_on_the_wire() - bytes_before for client, bytes_before in zip(self.clients, before)]
+            self.assertEqual([status for status, _, _ in outputs], [0, 0, 0], outputs)
+            if case == "all":
+                self.assertEqual(sorted(line for _, output, _ in outputs for line in output.splitlines()), self.direct())
+        for small, large in zip(carried["small"], carried["large"]):  # as below one command
+            self.assertLess(large - small, 400000, carried)
 
     def test_a_server_is_killed(self):
         def kill():
