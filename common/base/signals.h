@@ -4,11 +4,25 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <ucontext.h>
 
 /** Whether somebody has sent it (kill, raise): it is about no access, and does not come again by itself. */
 static inline bool rg_signal_is_sent(const siginfo_t *info)
 {
     return info->si_code <= 0;
+}
+/** The instruction that a handler interrupted, of its third argument. */
+static inline uintptr_t rg_signal_program_counter(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return (uintptr_t)context->uc_mcontext.pc;
+#else
+    (void)context;
+    return 0;
+#endif
 }
 /**
  * From a handler with SA_SIGINFO, behind which it does nothing more: deals with the signal as if that handler had not been set and

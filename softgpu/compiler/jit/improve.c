@@ -1,27 +1,34 @@
 /*
  * improve.c - see improve.h.
  *
- * The thread has an LLVM context for each module, so it needs no lock of a program but to deliver. It lives as long as the process,
- * and LLVM cannot be interrupted: when the process exits, it stops at the next place where one pass has ended and another would
- * begin, so that it does not use what exit handlers destroy. That is waited for briefly; a pass over a large module can take longer.
+ * The thread has an LLVM context for each module, so it needs no lock of a program but to deliver. It lives as long as the process.
+ *
+ * When the process exits, LLVM's destructors take away what the thread uses, and other exit handlers may run for long behind them. So
+ * the first thing is to stop it: by itself, where it looks whether the process exits, else by a signal (SIGILL, which nobody sends to
+ * whole processes), again and again until its handler meets it in LLVM's own code. There it holds no lock that anybody will want, of
+ * ours or of the allocator's, and it stays in the handler for good.
  */
 #include "softgpu/compiler/jit/improve.h"
 #include "softgpu/compiler/jit/emit.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/signals.h"
 #include "common/base/thread.h"
 
-#include <errno.h>
+#include <link.h>
 #include <llvm-c/BitReader.h>
 #include <llvm-c/BitWriter.h>
+#include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-#define STOP_PATIENCE_NS 200000000ull
+#define STOP_PATIENCE_NS 1000000000ull
+#define STOP_RETRY_NS    500000
 
 struct job {
     struct job *next;
@@ -38,9 +45,16 @@ static struct {
     bool delivering;     /* the running one's owner is being called */
     bool started, stopped;
     pid_t process; /* that has the thread: a fork's child has none */
+    pthread_t thread;
+    atomic_bool in_llvm; /* … is in nothing but LLVM */
 } improver = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .end = &improver.first};
 
 static atomic_bool ending; /* the process exits */
+static atomic_bool held;   /* the thread is in the handler */
+static struct sigaction handler_before;
+static struct {
+    uintptr_t first, end;
+} llvm_code;
 
 struct rg_digest sg_part_key(const struct rg_digest *kernel, enum sg_part part)
 {
@@ -77,21 +91,64 @@ static void between_passes(LLVMContextRef context, void *unused)
     stop_if_ending();
 }
 
+/* Finds the executable part of what LLVM is in: a library, or this one. */
+static int find_llvm_code(struct dl_phdr_info *object, size_t size, void *unused)
+{
+    const uintptr_t inside = (uintptr_t)LLVMRunPasses;
+    (void)size;
+    (void)unused;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        const uintptr_t first = object->dlpi_addr + part->p_vaddr, end = first + part->p_memsz;
+        if (part->p_type != PT_LOAD || (part->p_flags & PF_X) == 0 || inside < first || inside >= end)
+            continue;
+        llvm_code.first = first;
+        llvm_code.end = end;
+        return 1;
+    }
+    return 0;
+}
+
+/* Of SIGILL, once the process exits. */
+static void hold(int signal, siginfo_t *info, void *context)
+{
+    const uintptr_t at = rg_signal_program_counter(context);
+    if (!pthread_equal(pthread_self(), improver.thread)) {
+        rg_signal_pass_on(&handler_before, signal, info, context);
+        return;
+    }
+    if (!atomic_load(&improver.in_llvm) || at < llvm_code.first || at >= llvm_code.end)
+        return;
+    atomic_store(&held, true);
+    for (;;)
+        pause();
+}
+
+static bool has_stopped(void)
+{
+    pthread_mutex_lock(&improver.lock);
+    const bool stopped = improver.running == NULL || improver.stopped;
+    pthread_mutex_unlock(&improver.lock);
+    return stopped || atomic_load(&held);
+}
+
 static void at_exit(void)
 {
-    struct timespec until;
+    struct sigaction action = {.sa_sigaction = hold, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    const uint64_t end = rg_now_ns() + STOP_PATIENCE_NS;
     if (getpid() != improver.process)
         return;
     atomic_store(&ending, true);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const uint64_t end = (uint64_t)until.tv_nsec + STOP_PATIENCE_NS;
-    until.tv_sec += (time_t)(end / 1000000000u);
-    until.tv_nsec = (long)(end % 1000000000u);
-    pthread_mutex_lock(&improver.lock);
-    while (improver.running != NULL && !improver.stopped &&
-           pthread_cond_clockwait(&improver.changed, &improver.lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT)
-        ;
-    pthread_mutex_unlock(&improver.lock);
+    if (has_stopped())
+        return;
+    dl_iterate_phdr(find_llvm_code, NULL);
+    sigfillset(&action.sa_mask);
+    if (sigaction(SIGILL, &action, &handler_before) != 0)
+        return;
+    while (!has_stopped() && rg_now_ns() < end) {
+        pthread_kill(improver.thread, SIGILL);
+        nanosleep(&(struct timespec){.tv_nsec = STOP_RETRY_NS}, NULL);
+    } /* the handler stays: the last signal may still be on its way */
 }
 
 static void keep(const struct sg_improvement *asked, enum sg_part part, LLVMMemoryBufferRef data)
@@ -114,7 +171,10 @@ static bool optimise(const struct sg_emitter *emitter, const struct sg_improveme
 {
     if (asked->optimised)
         return true;
-    if (!sg_emitter_optimise(emitter, module, asked->symbol, effort, asked->guarded, log))
+    atomic_store(&improver.in_llvm, true);
+    const bool good = sg_emitter_optimise(emitter, module, asked->symbol, effort, asked->guarded, log);
+    atomic_store(&improver.in_llvm, false);
+    if (!good)
         return false;
     if (asked->cache != NULL) {
         LLVMMemoryBufferRef optimised = LLVMWriteBitcodeToMemoryBuffer(module);
@@ -138,7 +198,9 @@ static LLVMMemoryBufferRef make(const struct sg_improvement *asked, LLVMMemoryBu
     if (emitter != NULL && !LLVMParseBitcodeInContext2(context, bitcode, &module) &&
         optimise(emitter, asked, module, &effort, log)) {
         stop_if_ending();
+        atomic_store(&improver.in_llvm, true);
         object = sg_emitter_emit(emitter, module, asked->symbol, effort, log);
+        atomic_store(&improver.in_llvm, false);
     }
     if (module != NULL)
         LLVMDisposeModule(module);
@@ -152,6 +214,7 @@ static void run(struct job *job)
     const struct sg_improvement *asked = &job->asked;
     struct sg_text log = {0};
     const uint64_t started = rg_now_ns();
+    stop_if_ending();
     LLVMMemoryBufferRef object = make(asked, job->module, &log);
     stop_if_ending();
     if (object != NULL) {
@@ -175,8 +238,13 @@ static void run(struct job *job)
 
 static void *improve_all(void *unused)
 {
+    sigset_t set;
     (void)unused;
+    sigemptyset(&set);
+    sigaddset(&set, SIGILL); /* at_exit's */
     pthread_mutex_lock(&improver.lock);
+    improver.thread = pthread_self();
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     for (;;) {
         struct job *job = improver.first;
         if (job == NULL) {

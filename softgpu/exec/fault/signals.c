@@ -36,18 +36,6 @@ static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 #define N_SIGNALS (sizeof(signals) / sizeof(*signals))
 static struct sigaction previous[N_SIGNALS];
 
-static uintptr_t program_counter(const ucontext_t *context)
-{
-#if defined(__x86_64__)
-    return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
-#elif defined(__aarch64__)
-    return (uintptr_t)context->uc_mcontext.pc;
-#else
-    (void)context;
-    return 0;
-#endif
-}
-
 /**
  * Which fault of the kernel the signal means, and the address it is about (the instruction's, if there is
  * none).
@@ -65,11 +53,12 @@ static enum sg_fault classify(const struct sg_slot *slot, int signal, const sigi
         }
         if (sg_fiber_overflowed(slot->current, (uintptr_t)*address))
             return SG_FAULT_STACK;
-        return program_counter(context) == *address ? SG_FAULT_INVALID_PC : SG_FAULT_ILLEGAL_ADDRESS;
+        return rg_signal_program_counter(context) == *address ? SG_FAULT_INVALID_PC
+                                                              : SG_FAULT_ILLEGAL_ADDRESS;
     case SIGBUS:
         return info->si_code == BUS_ADRALN ? SG_FAULT_MISALIGNED : SG_FAULT_ILLEGAL_ADDRESS;
     default:
-        *address = program_counter(context);
+        *address = rg_signal_program_counter(context);
         return SG_FAULT_ILLEGAL_INSTRUCTION;
     }
 }
@@ -111,7 +100,7 @@ static bool is_nudge(struct sg_slot *slot, int signal, const siginfo_t *info, co
     /* in the engine this is all: it sees by itself that the grid has a fault */
     sg_run_fault(run, SG_FAULT_TIMEOUT,
                  run->grid->launch->form == SG_CODE_THREAD ? slot->current->thread.tid : NULL, 0);
-    if (sg_is_generated_code(program_counter(context)))
+    if (sg_is_generated_code(rg_signal_program_counter(context)))
         give_up(slot, context);
     return true;
 }
