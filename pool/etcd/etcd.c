@@ -26,7 +26,9 @@ struct rg_etcd_call {
     char *body; /* NULL: GET */
     struct rg_etcd_text reply;
     uint32_t attempts;
-    int64_t before; /* the newest revision when it was begun; 0: it is not about keys */
+    bool waits, ready; /* for a token; it has come, or does not */
+    bool logged_in;    /* a token was got for it since it was begun */
+    int64_t before;    /* the newest revision when it was begun; 0: it is not about keys */
     rg_etcd_done *done;
     void *data;
 };
@@ -66,10 +68,9 @@ static size_t on_header(char *line, size_t size, size_t n, void *user)
     return size * n;
 }
 
-/* The text stays where it is as long as the transfer. */
 static void set_blob(CURL *easy, CURLoption option, const struct rg_etcd_text *text)
 {
-    struct curl_blob blob = {.data = text->data, .len = text->size, .flags = CURL_BLOB_NOCOPY};
+    struct curl_blob blob = {.data = text->data, .len = text->size, .flags = CURL_BLOB_COPY};
     if (text->data)
         curl_easy_setopt(easy, option, &blob);
 }
@@ -100,9 +101,32 @@ static void set_options(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer,
         curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
     }
-    set_blob(easy, CURLOPT_CAINFO_BLOB, &etcd->ca);
-    set_blob(easy, CURLOPT_SSLCERT_BLOB, &etcd->certificate);
-    set_blob(easy, CURLOPT_SSLKEY_BLOB, &etcd->key);
+    set_blob(easy, CURLOPT_CAINFO_BLOB, &etcd->files.ca);
+    set_blob(easy, CURLOPT_SSLCERT_BLOB, &etcd->files.certificate);
+    set_blob(easy, CURLOPT_SSLKEY_BLOB, &etcd->files.key);
+}
+
+/* False: no memory. */
+static bool add_header(struct rg_etcd_transfer *transfer, const char *line)
+{
+    struct curl_slist *more = curl_slist_append(transfer->headers, line);
+    transfer->headers = more ? more : transfer->headers;
+    return more;
+}
+
+static bool add_headers(const struct rg_etcd *etcd, struct rg_etcd_transfer *transfer, bool lasts)
+{
+    char line[1024];
+    if (!add_header(transfer, "Content-Type: application/json"))
+        return false;
+    /* the gateway reads a body of several requests while it answers the first: without this its HTTP server, which wants to use the
+       connection again, throws away what is left of the body then */
+    if (lasts && !add_header(transfer, "Connection: close"))
+        return false;
+    if (!etcd->login.token || !*etcd->login.token)
+        return true;
+    snprintf(line, sizeof line, "Authorization: %s", etcd->login.token);
+    return add_header(transfer, line);
 }
 
 bool rg_etcd_transfer_begin(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer, const char *path,
@@ -113,16 +137,8 @@ bool rg_etcd_transfer_begin(struct rg_etcd *etcd, struct rg_etcd_transfer *trans
     transfer->endpoint = etcd->current;
     transfer->error[0] = '\0';
     transfer->easy = curl_easy_init();
-    transfer->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    if (transfer->headers && timeout_ms == 0) {
-        /* the gateway reads a body of several requests while it answers the first: without this its HTTP server, which wants to use the
-           connection again, throws away what is left of the body then */
-        struct curl_slist *more = curl_slist_append(transfer->headers, "Connection: close");
-        if (more)
-            transfer->headers = more;
-    }
     transfer->url = malloc(size);
-    if (transfer->easy && transfer->headers && transfer->url) {
+    if (add_headers(etcd, transfer, timeout_ms == 0) && transfer->easy && transfer->url) {
         snprintf(transfer->url, size, "%s%s", endpoint, path);
         set_options(etcd, transfer, body, timeout_ms);
         if (curl_multi_add_handle(etcd->multi, transfer->easy) == CURLM_OK)
@@ -174,11 +190,36 @@ static void end_call(struct rg_etcd_call *call, enum rg_status status, const jso
 
 static void attempt(struct rg_etcd_call *call)
 {
-    call->attempts++;
     free(call->reply.data);
     call->reply = (struct rg_etcd_text){0};
+    if (rg_etcd_login_is_missing(call->etcd) && strcmp(call->path, RG_ETCD_LOGIN) != 0) {
+        call->waits = call->logged_in = true;
+        rg_etcd_login_begin(call->etcd);
+        return;
+    }
+    call->attempts++;
     if (!rg_etcd_transfer_begin(call->etcd, &call->transfer, call->path, call->body, ATTEMPT_MS))
         end_call(call, RG_ERR_NO_MEMORY, NULL, "no memory");
+}
+
+void rg_etcd_calls_go_on(struct rg_etcd *etcd, enum rg_status status, const char *why)
+{
+    for (struct rg_etcd_call *call = etcd->calls; call; call = call->next) {
+        call->ready = call->waits;
+        call->waits = false;
+    }
+    for (struct rg_etcd_call *call = etcd->calls; call;) {
+        if (!call->ready) {
+            call = call->next;
+            continue;
+        }
+        call->ready = false;
+        if (status == RG_OK)
+            attempt(call);
+        else
+            end_call(call, status, NULL, why);
+        call = etcd->calls; /* what is called back may begin and end others */
+    }
 }
 
 /* The next endpoint, until all have been tried; a single one gets a second chance. */
@@ -199,14 +240,19 @@ static bool is_own_connection(const char *said)
     return strstr(said, "connection closed") || strstr(said, "SubConns") || strstr(said, "is closing");
 }
 
+static const char *words_of(const json_t *reply)
+{
+    const char *said = json_string_value(json_object_get(reply, "message"));
+    return said ? said : json_string_value(json_object_get(reply, "error"));
+}
+
 /* etcd's own words for a failure. True: another member may do better. */
 static bool read_failure(const struct rg_etcd_call *call, long http, const json_t *reply,
                          enum rg_status *status, char *why, size_t why_size)
 {
     const char *endpoint = call->etcd->endpoints[call->transfer.endpoint];
-    const char *said = json_string_value(json_object_get(reply, "message"));
+    const char *said = words_of(reply);
     const json_int_t code = json_integer_value(json_object_get(reply, "code")); /* of gRPC */
-    said = said ? said : json_string_value(json_object_get(reply, "error"));
     *status = code == 5 && said ? RG_ERR_NOT_FOUND : RG_ERR_REFUSED;
     if (!said)
         rg_explain(
@@ -219,6 +265,11 @@ static bool read_failure(const struct rg_etcd_call *call, long http, const json_
             "etcd at %s is not reached by its own gateway (%s): with --client-cert-auth its --cert-file "
             "must be for clients as well (extendedKeyUsage serverAuth and clientAuth)",
             endpoint, said);
+    else if (strstr(said, "user name is empty"))
+        rg_explain(why, why_size,
+                   "etcd at %s wants to know who asks (%s): --etcd-user names a user of it, and "
+                   "--etcd-password-file the file with the password",
+                   endpoint, said);
     else
         rg_explain(why, why_size, "etcd at %s: %s", endpoint, said);
     return said && (code == UNAVAILABLE || code == 4 || code == 2 ||
@@ -243,10 +294,16 @@ static void call_ended(struct rg_etcd_transfer *transfer, CURLcode code)
     if (http == 200 && reply) {
         rg_etcd_past_answered(call->etcd, reply, call->before);
         end_call(call, RG_OK, reply, "");
-    } else if (read_failure(call, http, reply, &status, why, sizeof why))
+    } else if (!call->logged_in && strcmp(call->path, RG_ETCD_LOGIN) != 0 &&
+               rg_etcd_login_is_refused(call->etcd, json_integer_value(json_object_get(reply, "code")),
+                                        words_of(reply))) {
+        rg_etcd_transfer_cancel(call->etcd, &call->transfer);
+        attempt(call);
+    } else if (read_failure(call, http, reply, &status, why, sizeof why)) {
         fail(call, why);
-    else
+    } else {
         end_call(call, status, NULL, why);
+    }
     json_decref(reply);
 }
 
@@ -293,13 +350,33 @@ static bool copy_text(struct rg_etcd_text *out, const char *text)
     return !text || rg_etcd_append(out, text, strlen(text));
 }
 
+static void free_files(struct rg_etcd_files *files)
+{
+    if (files->key.data)
+        explicit_bzero(files->key.data, files->key.size);
+    free(files->ca.data);
+    free(files->certificate.data);
+    free(files->key.data);
+}
+
+bool rg_etcd_identify(struct rg_etcd *etcd, const struct rg_etcd_settings *settings)
+{
+    struct rg_etcd_files files = {0};
+    const bool good =
+        copy_text(&files.ca, settings->ca) && copy_text(&files.certificate, settings->certificate) &&
+        copy_text(&files.key, settings->key) && rg_etcd_login_set(etcd, settings->user, settings->password);
+    free_files(good ? &etcd->files : &files);
+    if (good)
+        etcd->files = files;
+    return good;
+}
+
 struct rg_etcd *rg_etcd_create(const struct rg_etcd_settings *settings, char *why, size_t why_size)
 {
     struct rg_etcd *etcd = calloc(1, sizeof *etcd);
     bool good = etcd && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK &&
-                (etcd->multi = curl_multi_init()) != NULL && copy_text(&etcd->ca, settings->ca) &&
-                copy_text(&etcd->certificate, settings->certificate) &&
-                copy_text(&etcd->key, settings->key) && settings->n_endpoints <= RG_ETCD_ENDPOINTS_MAX;
+                (etcd->multi = curl_multi_init()) != NULL && rg_etcd_identify(etcd, settings) &&
+                settings->n_endpoints <= RG_ETCD_ENDPOINTS_MAX;
     for (uint32_t i = 0; good && i < settings->n_endpoints; i++) {
         const char *url = settings->endpoints[i];
         good = (etcd->endpoints[etcd->n_endpoints] = strdup(url)) != NULL;
@@ -330,11 +407,8 @@ void rg_etcd_destroy(struct rg_etcd *etcd)
         free(etcd->endpoints[i]);
     if (etcd->multi)
         curl_multi_cleanup(etcd->multi);
-    if (etcd->key.data)
-        explicit_bzero(etcd->key.data, etcd->key.size);
-    free(etcd->ca.data);
-    free(etcd->certificate.data);
-    free(etcd->key.data);
+    free_files(&etcd->files);
+    rg_etcd_login_fini(etcd);
     free(etcd);
     curl_global_cleanup();
 }

@@ -33,6 +33,7 @@ struct rg_etcd_settings {
     const char *const *endpoints; /* "https://host:2379" */
     uint32_t n_endpoints;
     const char *ca, *certificate, *key;
+    const char *user, *password; /* of etcd with authentication; NULL: nobody */
 };
 
 /** What has been seen of etcd's past, for another process that goes on in this one's place. */
@@ -45,6 +46,8 @@ struct rg_etcd_seen {
 struct rg_etcd *rg_etcd_create(const struct rg_etcd_settings *settings, char *why, size_t why_size);
 /** Ends all calls without calling back. */
 void rg_etcd_destroy(struct rg_etcd *etcd);
+/** Connections that are made from now on go by these certificates, and this user, whatever the endpoints. False: no memory. */
+RG_MUST_CHECK bool rg_etcd_identify(struct rg_etcd *etcd, const struct rg_etcd_settings *settings);
 
 /**
  * What came of a call. RG_OK: `reply` is etcd's, until this returns. RG_ERR_NOT_FOUND, RG_ERR_REFUSED: etcd answered that it

@@ -24,6 +24,19 @@ struct rg_etcd_text {
     size_t size;
 };
 
+/** PEM texts. */
+struct rg_etcd_files {
+    struct rg_etcd_text ca, certificate, key;
+};
+
+/** Who this is, where etcd wants to know; see login.c. */
+struct rg_etcd_login {
+    char *user, *password; /* NULL: nobody */
+    char *token;           /* NULL: there is none yet; "": etcd wants none */
+    bool under_way;
+};
+#define RG_ETCD_LOGIN "/v3/auth/authenticate"
+
 struct rg_etcd_watch_state;
 
 /** What has been seen of etcd's past. */
@@ -38,7 +51,8 @@ struct rg_etcd {
     CURLM *multi;
     char *endpoints[RG_ETCD_ENDPOINTS_MAX];
     uint32_t n_endpoints, current;
-    struct rg_etcd_text ca, certificate, key;
+    struct rg_etcd_files files;
+    struct rg_etcd_login login;
     struct rg_etcd_call *calls;
     struct rg_etcd_watch_state *watch;
     struct rg_etcd_past past;
@@ -57,6 +71,17 @@ void rg_etcd_transfer_cancel(struct rg_etcd *etcd, struct rg_etcd_transfer *tran
 void rg_etcd_give_up(struct rg_etcd *etcd, uint32_t endpoint);
 /** Appends; false: no memory, or it becomes too large. */
 RG_MUST_CHECK bool rg_etcd_append(struct rg_etcd_text *text, const char *data, size_t size);
+
+/** Whether calls have to wait for a token. */
+bool rg_etcd_login_is_missing(const struct rg_etcd *etcd);
+/** Asks for one, unless that is under way; rg_etcd_calls_go_on then. */
+void rg_etcd_login_begin(struct rg_etcd *etcd);
+/** Whether etcd has refused a call, by gRPC's code and its words, since it wants another token than it was shown: there is none then. */
+bool rg_etcd_login_is_refused(struct rg_etcd *etcd, json_int_t code, const char *said);
+RG_MUST_CHECK bool rg_etcd_login_set(struct rg_etcd *etcd, const char *user, const char *password);
+void rg_etcd_login_fini(struct rg_etcd *etcd);
+/** Calls that wait for a token are begun, or end with the reason why there is none. */
+void rg_etcd_calls_go_on(struct rg_etcd *etcd, enum rg_status status, const char *why);
 
 /** An answer to a call on keys that was begun when `before` was the newest revision (of others: 0). */
 void rg_etcd_past_answered(struct rg_etcd *etcd, const json_t *reply, int64_t before);

@@ -159,9 +159,11 @@ static void reload(struct daemon *daemon)
     if (daemon->monitor.policy.identity) {
         rg_info("SIGHUP: reading certificates again");
         rg_monitor_reload(&daemon->monitor);
-    } else if (!daemon->settings->rules) {
+    } else if (!daemon->settings->rules && !daemon->settings->etcd_cert && !daemon->settings->etcd_ca &&
+               !daemon->settings->etcd_password_file) {
         rg_info("SIGHUP is ignored: settings are read at the start only");
     }
+    rg_pool_reload(&daemon->monitor.pool, daemon->settings);
     rg_monitor_reload_rules(&daemon->monitor);
     if (daemon->settings->http_token_file &&
         !rg_logins_load_bearer(&daemon->monitor.logins, daemon->settings->http_token_file))
@@ -289,6 +291,7 @@ static void serve_once(struct daemon *daemon)
         rg_pool_receive(&monitor->pool);
     if (rg_now_ns() >= daemon->reload_ns) {
         rg_monitor_reload(monitor);
+        rg_pool_reload(&monitor->pool, daemon->settings);
         daemon->reload_ns = rg_now_ns() + RELOAD_NS;
     }
     if (fds[1].revents)

@@ -26,6 +26,55 @@
 
 #define LEAVE_NS    1500000000ull /* the monitor waits for no longer */
 #define EXIT_CANNOT 125
+#define TEXTS       4 /* of struct rg_agent_texts */
+
+/* --- texts by which etcd is talked to -------------------------------------------------------------------------------- */
+
+static bool read_texts(const struct rg_agent_texts *sizes, int file, char *texts[TEXTS])
+{
+    const uint32_t of[TEXTS] = {sizes->ca, sizes->certificate, sizes->key, sizes->password};
+    off_t at = 0;
+    for (int i = 0; i < TEXTS; at += of[i++]) {
+        if (!of[i])
+            continue;
+        if (of[i] > RG_TLS_FILE_MAX || !(texts[i] = calloc(1, of[i] + 1)) ||
+            pread(file, texts[i], of[i], at) != (ssize_t)of[i])
+            return false;
+    }
+    return true;
+}
+
+static void free_texts(char *texts[TEXTS])
+{
+    for (int i = 0; i < TEXTS; i++) {
+        if (texts[i])
+            explicit_bzero(texts[i], strlen(texts[i]));
+        free(texts[i]);
+    }
+}
+
+/* Who this is to etcd; the texts are the caller's. */
+static void identify(const struct rg_agent *agent, char *texts[TEXTS], struct rg_etcd_settings *out)
+{
+    if (texts[3])
+        texts[3][strcspn(texts[3], "\r\n")] = '\0'; /* of a file with one line */
+    out->ca = texts[0];
+    out->certificate = texts[1];
+    out->key = texts[2];
+    out->user = agent->settings.etcd_user;
+    out->password = texts[3];
+}
+
+static void take_files(struct rg_agent *agent, const struct rg_agent_texts *sizes, int file)
+{
+    struct rg_etcd_settings wanted = {.n_endpoints = 0};
+    char *texts[TEXTS] = {NULL};
+    const bool good = read_texts(sizes, file, texts);
+    identify(agent, texts, &wanted);
+    if (!good || !rg_etcd_identify(agent->etcd, &wanted))
+        rg_error("new certificates for etcd could not be read: those before them stay");
+    free_texts(texts);
+}
 
 /* --- the monitor's words ------------------------------------------------------------------------------------------ */
 
@@ -49,6 +98,10 @@ static void take_word(struct rg_agent *agent, const struct rg_agent_word *word, 
         break;
     case RG_AGENT_DRAIN:
         rg_membership_drain(agent, word->drain.on != 0);
+        break;
+    case RG_AGENT_FILES:
+        if (n_fds == 1)
+            take_files(agent, &word->files, fds[0]);
         break;
     }
 }
@@ -74,24 +127,10 @@ static void take_words(struct rg_agent *agent)
 
 /* --- life ------------------------------------------------------------------------------------------------------------- */
 
-static bool read_texts(const struct rg_agent_settings *settings, int file, char *texts[3])
-{
-    const uint32_t sizes[] = {settings->ca_size, settings->certificate_size, settings->key_size};
-    off_t at = 0;
-    for (int i = 0; i < 3; at += sizes[i++]) {
-        if (!sizes[i])
-            continue;
-        if (sizes[i] > RG_TLS_FILE_MAX || !(texts[i] = calloc(1, sizes[i] + 1)) ||
-            pread(file, texts[i], sizes[i], at) != (ssize_t)sizes[i])
-            return false;
-    }
-    return true;
-}
-
 static bool open_etcd(struct rg_agent *agent, int file)
 {
     const char *endpoints[RG_AGENT_URLS_MAX];
-    char *texts[3] = {NULL}, why[RG_ETCD_WHY] = "";
+    char *texts[TEXTS] = {NULL}, why[RG_ETCD_WHY] = "";
     const struct rg_etcd_watcher watcher = {.reset = rg_scope_reset,
                                             .put = rg_scope_put,
                                             .removed = rg_scope_removed,
@@ -101,17 +140,11 @@ static bool open_etcd(struct rg_agent *agent, int file)
     struct rg_etcd_settings wanted = {.endpoints = endpoints, .n_endpoints = agent->settings.n_endpoints};
     for (uint32_t i = 0; i < agent->settings.n_endpoints && i < RG_AGENT_URLS_MAX; i++)
         endpoints[i] = agent->settings.endpoints[i];
-    if (read_texts(&agent->settings, file, texts)) {
-        wanted.ca = texts[0];
-        wanted.certificate = texts[1];
-        wanted.key = texts[2];
+    if (read_texts(&agent->settings.texts, file, texts)) {
+        identify(agent, texts, &wanted);
         agent->etcd = rg_etcd_create(&wanted, why, sizeof why);
     }
-    for (int i = 0; i < 3; i++) {
-        if (texts[i])
-            explicit_bzero(texts[i], strlen(texts[i]));
-        free(texts[i]);
-    }
+    free_texts(texts);
     if (agent->etcd)
         rg_etcd_set_seen(agent->etcd, &agent->settings.seen);
     if (agent->etcd && rg_etcd_watch(agent->etcd, agent->prefix, &watcher))

@@ -29,8 +29,14 @@ enum {
     RG_AGENT_JOB = RG_CONTROL_TEXT
 };
 
+/** The sizes of texts by which etcd is talked to, one behind the other; 0: there is none. All but the password are PEM. */
+struct rg_agent_texts {
+    uint32_t ca, certificate, key, password;
+};
+
 struct rg_agent_settings {
     char pool[64];
+    char etcd_user[64]; /* "": none */
     uint32_t n_endpoints, n_labels, n_taints;
     char endpoints[RG_AGENT_URLS_MAX][RG_AGENT_URL];
     char labels[RG_AGENT_LABELS_MAX][RG_CONTROL_TEXT]; /* "KEY=VALUE" */
@@ -38,8 +44,8 @@ struct rg_agent_settings {
     char address[RG_CONTROL_TEXT];                     /* by which clients reach this server */
     uint64_t server; /* this run of the server: its id in the pool, whichever agent speaks for it */
     uint32_t draining, rdma;
-    struct rg_etcd_seen seen;                     /* by the agent before this one */
-    uint32_t ca_size, certificate_size, key_size; /* PEM, one behind the other; 0: there is none */
+    struct rg_etcd_seen seen; /* by the agent before this one */
+    struct rg_agent_texts texts;
 };
 
 /** A lease of GPUs of this server. */
@@ -60,6 +66,7 @@ enum rg_agent_word_kind {
     RG_AGENT_SESSIONS, /* so many sessions run here by a lease */
     RG_AGENT_DRAIN,
     RG_AGENT_JUDGED, /* whether quotas allow what RG_AGENT_JUDGE has asked */
+    RG_AGENT_FILES,  /* descriptor: other PEM texts, by which etcd is talked to from now on */
 };
 
 struct rg_agent_word {
@@ -88,6 +95,7 @@ struct rg_agent_word {
             uint32_t good;
             char why[RG_CONTROL_REASON / 2]; /* a sentence with its code, if it is not */
         } judged;
+        struct rg_agent_texts files;
     };
 };
 

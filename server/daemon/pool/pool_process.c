@@ -51,16 +51,53 @@ static bool add_text(int texts, const char *option, const char *path, uint32_t *
     return true;
 }
 
-static bool add_texts(struct rg_pool_process *pool, const struct rg_daemon_settings *settings)
+/* All texts as a file; -1: it was said why not. */
+static int read_texts(const struct rg_daemon_settings *settings, struct rg_agent_texts *sizes)
 {
-    pool->texts = rg_file_in_memory("remote-gpu-etcd", "", 0);
-    if (pool->texts < 0) {
+    const int texts = rg_file_in_memory("remote-gpu-etcd", "", 0);
+    if (texts < 0) {
         rg_error("no memory for certificates: %s", strerror(errno));
-        return false;
+        return -1;
     }
-    return add_text(pool->texts, "--etcd-ca", settings->etcd_ca, &pool->settings.ca_size) &&
-           add_text(pool->texts, "--etcd-cert", settings->etcd_cert, &pool->settings.certificate_size) &&
-           add_text(pool->texts, "--etcd-key", settings->etcd_key, &pool->settings.key_size);
+    if (add_text(texts, "--etcd-ca", settings->etcd_ca, &sizes->ca) &&
+        add_text(texts, "--etcd-cert", settings->etcd_cert, &sizes->certificate) &&
+        add_text(texts, "--etcd-key", settings->etcd_key, &sizes->key) &&
+        add_text(texts, "--etcd-password-file", settings->etcd_password_file, &sizes->password))
+        return texts;
+    close(texts);
+    return -1;
+}
+
+/* Whether two files have the same in them. */
+static bool is_same(int one, int other)
+{
+    char a[4096], b[sizeof a];
+    for (off_t at = 0;; at += (off_t)sizeof a) {
+        const ssize_t n = pread(one, a, sizeof a, at), m = pread(other, b, sizeof b, at);
+        if (n < 0 || n != m || memcmp(a, b, (size_t)n) != 0)
+            return false;
+        if (n < (ssize_t)sizeof a)
+            return true;
+    }
+}
+
+void rg_pool_reload(struct rg_pool_process *pool, const struct rg_daemon_settings *settings)
+{
+    struct rg_agent_word word = {.kind = RG_AGENT_FILES};
+    const int texts = pool->wanted ? read_texts(settings, &word.files) : -1;
+    if (pool->wanted && texts < 0)
+        rg_error("the certificates for etcd stay as they were");
+    if (texts < 0)
+        return;
+    if (memcmp(&word.files, &pool->settings.texts, sizeof word.files) == 0 && is_same(texts, pool->texts)) {
+        close(texts);
+        return;
+    }
+    close(pool->texts);
+    pool->texts = texts;
+    pool->settings.texts = word.files;
+    if (pool->socket >= 0 && rg_packet_send(pool->socket, &word, sizeof word, &texts, 1))
+        rg_info("etcd is shown the new certificate from now on");
 }
 
 /* By which clients reach this server: as its operator says, else the name of this machine where it listens on all addresses. */
@@ -144,6 +181,7 @@ bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
     pool->board = board;
     pool->socket = -1;
     snprintf(out->pool, sizeof out->pool, "%s", settings->pool);
+    snprintf(out->etcd_user, sizeof out->etcd_user, "%s", settings->etcd_user ? settings->etcd_user : "");
     for (size_t i = 0; i < settings->etcd.n; i++)
         snprintf(out->endpoints[out->n_endpoints++], RG_AGENT_URL, "%s", settings->etcd.items[i]);
     for (size_t i = 0; i < settings->pool_labels.n; i++)
@@ -157,7 +195,8 @@ bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
         rg_error("no randomness for this server's place in the pool: %s", strerror(errno));
         return false;
     }
-    return add_texts(pool, settings) && start(pool);
+    pool->texts = read_texts(settings, &out->texts);
+    return pool->texts >= 0 && start(pool);
 }
 
 static void release(struct rg_pool_process *pool)

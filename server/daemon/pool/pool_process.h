@@ -64,6 +64,8 @@ RG_MUST_CHECK bool rg_pool_check_settings(const struct rg_daemon_settings *setti
 RG_MUST_CHECK bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
                                  const struct rg_daemon_settings *settings, const char *address, int board,
                                  bool rdma);
+/** Reads the certificates for etcd again; if they are others, the agent gets them. What cannot be read is said, and stays as it was. */
+void rg_pool_reload(struct rg_pool_process *pool, const struct rg_daemon_settings *settings);
 /** Starts another agent where there is none, if it is time. Returns when it will be; UINT64_MAX: there is one, or none is wanted. */
 uint64_t rg_pool_revive(struct rg_pool_process *pool);
 void rg_pool_reap(struct rg_pool_process *pool);

@@ -88,6 +88,12 @@ bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wan
         rg_error("--etcd-cert and --etcd-key go together");
         return false;
     }
+    if (!settings->etcd_user != !settings->etcd_password_file ||
+        (settings->etcd_user &&
+         strlen(settings->etcd_user) >= sizeof((struct rg_agent_settings *)0)->etcd_user)) {
+        rg_error("--etcd-user and --etcd-password-file go together, and the name is shorter than 64 letters");
+        return false;
+    }
     return check_labels(&settings->pool_labels, &settings->pool_taints) &&
            check_operators(&settings->pool_operators);
 }

@@ -198,6 +198,11 @@ static const struct rg_option table[] = {
     OPTION("etcd-cert", TEXT, etcd_cert, "the certificate that is shown to etcd (PEM)", .argument = "FILE",
            .credential = true),
     OPTION("etcd-key", TEXT, etcd_key, "the certificate's key (PEM)", .argument = "FILE", .credential = true),
+    OPTION("etcd-user", TEXT, etcd_user,
+           "the user of etcd that this server is, where etcd has users (etcdctl auth enable)",
+           .argument = "NAME"),
+    OPTION("etcd-password-file", TEXT, etcd_password_file, "a file with the password of --etcd-user",
+           .argument = "FILE", .credential = true),
     OPTION("pool-label", LIST, pool_labels,
            "a label of this server, which clients can ask for by --filter labels.NAME=VALUE; may be given "
            "several times",
