@@ -6,7 +6,9 @@
 #include "transport/control.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,12 +25,32 @@ static bool pass_on(struct rg_conn *conn, int socket, void *data)
     return rg_control_send(conn, &message) == RG_OK;
 }
 
+/* Whether its other end is on this machine: nothing between the two can end it but the process that has it. */
+static bool is_of_this_machine(int socket)
+{
+    struct sockaddr_storage near = {0}, far = {0};
+    socklen_t near_size = sizeof near, far_size = sizeof far;
+    if (getsockname(socket, (struct sockaddr *)&near, &near_size) != 0)
+        return false;
+    if (near.ss_family == AF_UNIX)
+        return true;
+    if (getpeername(socket, (struct sockaddr *)&far, &far_size) != 0)
+        return false;
+    if (near.ss_family == AF_INET)
+        return ((struct sockaddr_in *)&near)->sin_addr.s_addr ==
+               ((struct sockaddr_in *)&far)->sin_addr.s_addr;
+    return near.ss_family == AF_INET6 && memcmp(&((struct sockaddr_in6 *)&near)->sin6_addr,
+                                                &((struct sockaddr_in6 *)&far)->sin6_addr, 16) == 0;
+}
+
 /*
  * Until either side closes. The client says nothing more: what comes from it is its end. That its kernel has closed the connection is told;
- * where it was lost, or this process has ended, the client's process may live, and its sessions go on.
+ * where it was lost, or this process has ended, the client's process may live, and its sessions go on. A kernel that closes a connection
+ * in which something is unread resets it, as what lies between two machines may do by itself.
  */
 static void relay(struct rg_conn *conn, int socket, void *data)
 {
+    const bool near = is_of_this_machine(rg_conn_fd(conn)); /* a socket that was reset has no peer any more */
     for (;;) {
         struct pollfd fds[2] = {{.fd = socket, .events = POLLIN},
                                 {.fd = rg_conn_fd(conn), .events = POLLIN | POLLRDHUP}};
@@ -39,7 +61,7 @@ static void relay(struct rg_conn *conn, int socket, void *data)
         }
         if (fds[0].revents && !pass_on(conn, socket, data))
             return;
-        if (fds[1].revents && !(fds[1].revents & POLLERR))
+        if (fds[1].revents && (near || !(fds[1].revents & POLLERR)))
             (void)!send(socket, RG_POOL_CLOSED, sizeof RG_POOL_CLOSED - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (fds[1].revents)
             return;
