@@ -128,6 +128,7 @@ static bool read_grant(const json_t *answer, struct rg_pool_lease_of *out, struc
     const char *last = "";
     size_t i;
     snprintf(out->id, sizeof out->id, "%s", get_text(answer, "lease"));
+    snprintf(out->hold, sizeof out->hold, "%s", get_text(answer, "hold"));
     snprintf(out->user, sizeof out->user, "%s", get_text(answer, "user"));
     out->expires = json_integer_value(json_object_get(answer, "expires"));
     out->gpus = json_incref(json_object_get(answer, "gpus"));
@@ -236,12 +237,12 @@ bool rg_pool_find(const char *server, const char *id, uint64_t timeout_ns, struc
                          failure);
 }
 
-bool rg_pool_hold(const char *server, const char *id, uint64_t timeout_ns, struct rg_pool_lease_of *out,
-                  struct rg_pool_failure *failure)
+bool rg_pool_hold(const char *server, const struct rg_pool_lease_of *before, uint64_t timeout_ns,
+                  struct rg_pool_lease_of *out, struct rg_pool_failure *failure)
 {
     const struct rg_pool_wish held = {.kept = false};
-    return ask_for_lease(server, json_pack("{s:s, s:s}", "ask", "hold", "lease", id), timeout_ns, &held, out,
-                         failure);
+    json_t *question = json_pack("{s:s, s:s, s:s}", "ask", "hold", "lease", before->id, "hold", before->hold);
+    return ask_for_lease(server, question, timeout_ns, &held, out, failure);
 }
 
 bool rg_pool_renew(const char *server, const char *id, uint64_t seconds, uint64_t timeout_ns,

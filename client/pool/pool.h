@@ -69,6 +69,7 @@ struct rg_pool_wish {
 /** GPUs that were granted. */
 struct rg_pool_lease_of {
     char id[24];
+    char hold[24];   /* by what its connection holds it; "": it needs none, or the server does not say */
     char user[256];  /* for people; "": nobody was proved */
     char *servers;   /* addresses with commas between them, for REMOTE_GPU_SERVER */
     char *variable;  /* of REMOTE_GPU_LEASE */
@@ -90,9 +91,13 @@ RG_MUST_CHECK bool rg_pool_request(const char *server, const struct rg_pool_wish
 /** Finds a lease that is one's own, or any as an operator. */
 RG_MUST_CHECK bool rg_pool_find(const char *server, const char *id, uint64_t timeout_ns,
                                 struct rg_pool_lease_of *out, struct rg_pool_failure *failure);
-/** Holds a lease again, whose connection was lost, by a connection of its own: until rg_pool_lease_fini. */
-RG_MUST_CHECK bool rg_pool_hold(const char *server, const char *id, uint64_t timeout_ns,
-                                struct rg_pool_lease_of *out, struct rg_pool_failure *failure);
+/**
+ * Holds a lease again, whose connection was lost, by a connection of its own: until rg_pool_lease_fini. `before`: as it was granted or held
+ * last; if another holds it by now, that is refused (lease-busy).
+ */
+RG_MUST_CHECK bool rg_pool_hold(const char *server, const struct rg_pool_lease_of *before,
+                                uint64_t timeout_ns, struct rg_pool_lease_of *out,
+                                struct rg_pool_failure *failure);
 /** Keeps a lease for so many seconds from now on, whatever its time was before. */
 RG_MUST_CHECK bool rg_pool_renew(const char *server, const char *id, uint64_t seconds, uint64_t timeout_ns,
                                  int64_t *expires, struct rg_pool_failure *failure);

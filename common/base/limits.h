@@ -145,9 +145,9 @@
 /* A pool of servers on etcd (pool/, server/pool/) */
 #define RG_ETCD_REPLY_MAX     (64u << 20) /* bytes of one answer */
 #define RG_ETCD_ENDPOINTS_MAX 16          /* of one cluster */
-#define RG_ETCD_RANGES_MAX    120u   /* watched at once; etcd's transactions have 128 operations at most */
-#define RG_POOL_MEMBERS_MAX   4096u  /* servers */
-#define RG_POOL_REQUESTS_MAX  16384u /* that wait, of the whole pool */
+#define RG_ETCD_RANGES_MAX    600u        /* watched at once */
+#define RG_POOL_MEMBERS_MAX   4096u       /* servers */
+#define RG_POOL_REQUESTS_MAX  16384u      /* that wait, of the whole pool */
 #define RG_POOL_LEASES_MAX    65536u
 #define RG_POOL_LINKS_MAX                                                                                    \
     4096u /* machines of users that have measured the way to servers, of the whole pool */

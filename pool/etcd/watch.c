@@ -22,6 +22,7 @@
 
 #define AGAIN_NS   200000000ull
 #define CREATED_NS 2000000000ull /* that etcd needs at most to say that it watches */
+#define AT_ONCE    120u          /* ranges read by a transaction: etcd's have 128 operations at most */
 
 enum phase {
     ABSENT,  /* nothing is under way; `again_ns` says when */
@@ -41,6 +42,8 @@ struct rg_etcd_watch_state {
     bool broke; /* since then the stream has broken: etcd may have been given another past */
     int64_t revision;
     uint64_t again_ns;
+    uint32_t n_read; /* ranges, while reading */
+    json_t *read;    /* likewise: etcd's answers about them */
     struct rg_etcd_transfer transfer;
     char *body;
     struct rg_etcd_text line;
@@ -177,31 +180,62 @@ static void stream(struct rg_etcd_watch_state *watch)
 /* --- everything --------------------------------------------------------------------------------------------- */
 
 static void begin(struct rg_etcd_watch_state *watch);
+static void read_ranges(struct rg_etcd_watch_state *watch);
 
-static void tell_everything(struct rg_etcd_watch_state *watch, const json_t *reply)
+static void tell_everything(struct rg_etcd_watch_state *watch)
 {
-    const json_t *one;
-    size_t i;
+    const json_t *reply, *one;
+    size_t i, j;
     watch->watcher.reset(watch->watcher.data);
-    json_array_foreach(json_object_get(reply, "responses"), i, one) rg_etcd_tell_pairs(
-        json_object_get(json_object_get(one, "response_range"), "kvs"), watch->prefix, &watch->told);
-    watch->revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
+    json_array_foreach(watch->read, i, reply) json_array_foreach(json_object_get(reply, "responses"), j, one)
+        rg_etcd_tell_pairs(json_object_get(json_object_get(one, "response_range"), "kvs"), watch->prefix,
+                           &watch->told);
     watch->known = true;
     note_whole(watch, watch->revision);
+}
+
+static void forget_read(struct rg_etcd_watch_state *watch)
+{
+    json_decref(watch->read);
+    watch->read = NULL;
+    watch->n_read = 0;
 }
 
 static void range_done(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_etcd_watch_state *watch = data;
+    const uint32_t answers = (uint32_t)json_array_size(json_object_get(reply, "responses"));
+    const bool good = answers > 0 && json_array_append(watch->read, (json_t *)(uintptr_t)reply) == 0;
     snprintf(watch->why, sizeof watch->why, "%s", status == RG_OK ? "" : why);
-    watch->phase = ABSENT;
-    if (status != RG_OK) {
-        later(watch);
-        return;
+    if (good && !watch->stale) {
+        if (!watch->n_read)
+            watch->revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
+        watch->n_read += answers;
+        if (watch->n_read < watch->n_ranges) {
+            read_ranges(watch);
+            return;
+        }
+        tell_everything(watch);
     }
-    if (!watch->stale)
-        tell_everything(watch, reply);
-    begin(watch);
+    forget_read(watch);
+    watch->phase = ABSENT;
+    if (good)
+        begin(watch);
+    else
+        later(watch);
+}
+
+/* Those that have not been read yet, as many as a transaction takes, all of them as they were at the revision of the first. */
+static void read_ranges(struct rg_etcd_watch_state *watch)
+{
+    json_t *reads = json_array();
+    for (uint32_t i = watch->n_read; i < watch->n_ranges && i < watch->n_read + AT_ONCE; i++) {
+        json_t *range = rg_etcd_keys_json(&watch->ranges[i]);
+        if (watch->n_read)
+            (void)json_object_set_new(range, "revision", rg_etcd_number(watch->revision));
+        json_array_append_new(reads, json_pack("{s:o}", "request_range", range));
+    }
+    rg_etcd_call(watch->etcd, "/v3/kv/txn", json_pack("{s:o}", "success", reads), range_done, watch);
 }
 
 /* Whether etcd still has what was told last. */
@@ -247,13 +281,10 @@ static void begin(struct rg_etcd_watch_state *watch)
         stream(watch);
         return;
     }
-    json_t *reads = json_array();
-    for (uint32_t i = 0; i < watch->n_ranges; i++)
-        json_array_append_new(reads,
-                              json_pack("{s:o}", "request_range", rg_etcd_keys_json(&watch->ranges[i])));
     watch->phase = READING;
     watch->stale = false;
-    rg_etcd_call(watch->etcd, "/v3/kv/txn", json_pack("{s:o}", "success", reads), range_done, watch);
+    watch->read = json_array();
+    read_ranges(watch);
 }
 
 const char *rg_etcd_watch_why(const struct rg_etcd *etcd)
@@ -352,6 +383,7 @@ void rg_etcd_watch_end(struct rg_etcd *etcd)
     if (!watch)
         return;
     drop_stream(watch);
+    forget_read(watch);
     rg_etcd_keys_free(watch->ranges, watch->n_ranges);
     free(watch->prefix);
     free(watch);

@@ -10,7 +10,7 @@
  * commit.c carries out what it decides; the client is told; its connection is what holds the lease from then on. Where others wait, or
  * what it needs is not free, or others were faster, request.c puts it under requests/; the watch brings it back, with everything else;
  * grants.c decides about all of it, as every member with clients that wait does, and commit.c carries out what is decided about requests of
- * its own. A member at rest, which no client asks, does not know all of the pool: scope.c says what it is told, and what follows.
+ * its own. A member at rest does not know all of the pool: scope.c says what it is told, and what follows; decider.c who decides for its clients.
  *
  * Failures: without etcd nothing is granted, clients are told why, and the monitor stops letting sessions begin before others
  * could be given the GPUs. A transaction that fails changes nothing, and is decided anew on the state as it has become. One
@@ -100,15 +100,19 @@ struct rg_agent_ask {
     void (*judged)(struct rg_agent_ask *ask); /* what goes on when it has agreed */
     char id[RG_POOL_ID];                      /* of its request */
     char lease[RG_POOL_ID];
-    char hold[RG_POOL_ID]; /* what a lease says that this connection holds, and no other */
+    /* what a lease says that this connection holds, and no other; before, what its client held it by */
+    char hold[RG_POOL_ID];
     bool chosen;      /* the client has chosen both: it knows its lease whether it was told of it or not */
     bool unsure;      /* a transaction may have made its lease, and has not been answered */
+    bool handed;      /* another server may make its lease: `hold` and its request say for whom */
+    bool gives_back;  /* its client has ended, and the lease is being removed */
+    bool stands_in;   /* it is what another server has handed to this one, while that is carried out */
     bool at_once;     /* it is being granted without having been in the queue */
     uint32_t tries;   /* likewise: how often others were faster */
     json_t *request;  /* the value of its request; of a renewal, the lease's */
     int64_t written;  /* the state must be as new to have its request; while AGAIN, what others have done */
-    int64_t changed;  /* of a renewal: the lease's revision that it was decided on */
-    uint64_t seconds; /* likewise: how long from now on */
+    int64_t changed;  /* the lease's revision: while HOLDING as it was written for it, else as it was read */
+    uint64_t seconds; /* of a renewal: how long from now on */
     int64_t etcd_lease_before; /* likewise: what the lease was bound to; 0: not known */
     bool waits;                /* it is content to wait */
     uint64_t until_ns;         /* how long; UINT64_MAX: for ever */
@@ -119,8 +123,13 @@ struct rg_agent_ask {
         behind_ns; /* since when it lets others go first that are to have a part of the same GPU; 0: it does not */
 };
 
-#define RG_SCOPE_KEY  32u
-#define RG_SCOPE_KEYS (RG_ETCD_RANGES_MAX - 2u) /* two are this server's own */
+#define RG_SCOPE_KEY 32u
+#define RG_SCOPE_OWN                                                                                         \
+    5u /* ranges: its keys, its use, the requests and leases that it has handed on, to whom */
+#define RG_SCOPE_KEYS (RG_ETCD_RANGES_MAX - RG_SCOPE_OWN)
+
+/** So many digits of its server's id does the id of a request begin with that is handed on. */
+#define RG_POOL_ID_START 4u
 
 /** What of the pool is watched; see scope.c. */
 struct rg_agent_scope {
@@ -129,11 +138,22 @@ struct rg_agent_scope {
     bool begun;   /* it is being told */
     bool read;    /* what was told last was all that is watched */
     bool again;   /* it is to be read again */
+    bool behind;  /* something is to be watched that is not yet */
     bool lingers;
     uint32_t changes; /* since it was read, or since a client asked */
     bool own;         /* what is being told concerns what is done with this server's own GPUs */
     char keys[RG_SCOPE_KEYS][RG_SCOPE_KEY];
-    uint32_t n; /* of `keys` */
+    uint32_t n;          /* of `keys` */
+    uint64_t seen;       /* of agent->own_changes, when it was found out what is to be watched */
+    uint64_t watched_ns; /* when something else was watched last */
+};
+
+/** Who decides for servers at rest; see decider.c. */
+struct rg_agent_decider {
+    char server[RG_POOL_ID], run[RG_POOL_ID]; /* as etcd tells; "": nobody does */
+    int64_t changed;                          /* likewise */
+    bool writing;                             /* a transaction is under way */
+    uint64_t again_ns;
 };
 
 /** A session that is to begin by a lease that has not been seen yet. */
@@ -188,6 +208,7 @@ struct rg_agent {
     char run[RG_POOL_ID]; /* of this process: leases that it holds for clients are nobody's without it */
     struct rg_membership membership;
     struct rg_agent_scope scope;
+    struct rg_agent_decider decider;
     struct rg_own own;
     struct rg_agent_usage usage;
     struct rg_agent_history history;
@@ -253,6 +274,29 @@ void rg_scope_told(void *data, int64_t revision);
 void rg_scope_rewound(void *data);
 /** Whether etcd has got another past so lately that servers may not have said yet what they have. */
 bool rg_scope_is_settling(const struct rg_agent *agent);
+
+/* decider.c */
+#define RG_DECIDER_KEY "decider"
+/** What etcd has of it; NULL: nothing. */
+void rg_decider_told(struct rg_agent *agent, const struct rg_etcd_pair *pair);
+/** Whether this agent decides for servers at rest. */
+bool rg_decider_is_us(const struct rg_agent *agent);
+/** Whether a request is one of those. */
+bool rg_decider_decides(const struct rg_agent *agent, const struct rg_pool_entry *request);
+/** Whether there is one. */
+bool rg_decider_is_asked(const struct rg_agent *agent);
+/** Claims it for a server that is asked, or gives it back for one that is not any more. Returns when to come again. */
+uint64_t rg_decider_look(struct rg_agent *agent);
+
+/* handing.c */
+/** Whether a question for GPUs can be handed to the decider. */
+bool rg_handing_can(const struct rg_agent *agent, const json_t *question);
+/** Does that, with the request that was read. */
+void rg_handing_begin(struct rg_agent_ask *ask);
+/** Stands for the client of a request that was handed to this server until it is carried out. NULL: there is no memory, or no room. */
+struct rg_agent_ask *rg_handing_stand_in(struct rg_agent *agent, const struct rg_pool_entry *request);
+/** Goes on with what was handed to another. Returns when to come again. */
+uint64_t rg_handing_look(struct rg_agent *agent);
 
 /* checks.c */
 /** A session is to begin by a lease: the monitor is answered once it is known whether there is one. */
@@ -337,8 +381,12 @@ json_t *rg_leases_granted(const char *id, const json_t *value);
 void rg_hold_resume(struct rg_agent_ask *ask, const json_t *question);
 /** The connection of a client that holds a lease was lost: the lease is left to its sessions, and `ask` ends. */
 void rg_hold_entrust(struct rg_agent_ask *ask);
-/** Goes on with that where etcd has not answered. Returns when to come again; UINT64_MAX: it is under way. */
+/** The client of a lease that ends with it has ended: the lease is removed, unless another connection holds it by now; `ask` ends. */
+void rg_hold_give_back(struct rg_agent_ask *ask);
+/** Goes on with either where etcd has not answered. Returns when to come again; UINT64_MAX: it is under way. */
 uint64_t rg_hold_look(struct rg_agent_ask *ask);
+/** What a client is told that holds a lease by this connection: as granted, and by what it holds it. NULL: no memory. */
+json_t *rg_hold_granted(const struct rg_agent_ask *ask, const json_t *value);
 
 /* quotas.c */
 /** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
@@ -362,6 +410,8 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
 uint64_t rg_asks_look(struct rg_agent *agent);
 
 /* ask.c */
+/** Adds one, which ends by rg_ask_end. False: no memory. */
+RG_MUST_CHECK bool rg_ask_add(struct rg_agent *agent, struct rg_agent_ask *ask);
 /** Tells the client; false: it has gone. */
 bool rg_ask_tell(struct rg_agent_ask *ask, const json_t *answer);
 /** Tells the client for the last time, and ends. The answer becomes the function's; NULL: there was no memory for one. */

@@ -13,6 +13,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+bool rg_ask_add(struct rg_agent *agent, struct rg_agent_ask *ask)
+{
+    struct rg_agent_ask **grown = realloc(agent->asks, (agent->n_asks + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    agent->asks = grown;
+    agent->asks[agent->n_asks++] = ask;
+    return true;
+}
+
 bool rg_ask_tell(struct rg_agent_ask *ask, const json_t *answer)
 {
     RG_CLEANUP_FREE char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;

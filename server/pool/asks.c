@@ -82,7 +82,9 @@ static bool must_look(const struct rg_agent_ask *ask)
 static void serve(struct rg_agent_ask *ask, const json_t *question)
 {
     const struct verb *verb = verb_of(question);
-    ask->whole = verb && verb->whole;
+    ask->handed = verb && verb->serve == rg_request_take && rg_handing_can(ask->agent, question) &&
+                  rg_pool_make_id(ask->hold);
+    ask->whole = verb && verb->whole && !ask->handed;
     if (must_look(ask)) {
         ask->state = RG_ASK_LOOKING;
         ask->question = json_incref((json_t *)(uintptr_t)question);
@@ -164,9 +166,7 @@ static bool has_room(struct rg_agent_ask *ask)
 
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int file)
 {
-    struct rg_agent_ask **grown = realloc(agent->asks, (agent->n_asks + 1) * sizeof *grown);
-    struct rg_agent_ask *ask = grown ? calloc(1, sizeof *ask) : NULL;
-    agent->asks = grown ? grown : agent->asks;
+    struct rg_agent_ask *ask = calloc(1, sizeof *ask);
     if (!ask) {
         close(socket);
         return;
@@ -182,7 +182,10 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
     snprintf(ask->name, sizeof ask->name, "%.*s", (int)sizeof ask->name - 1, word->ask.name);
     if (!has_room(ask))
         return;
-    agent->asks[agent->n_asks++] = ask;
+    if (!rg_ask_add(agent, ask)) {
+        rg_ask_end(ask);
+        return;
+    }
     json_t *question = read_question(file, word->ask.size);
     if (question)
         serve(ask, question);

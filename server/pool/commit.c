@@ -23,7 +23,7 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
     const bool kept = json_is_true(json_object_get(value, "kept"));
     const size_t n = json_array_size(json_object_get(value, "gpus"));
     char key[40];
-    json_t *answer = rg_leases_granted(ask->lease, value);
+    json_t *answer = kept ? rg_leases_granted(ask->lease, value) : rg_hold_granted(ask, value);
     if (strtoll(rg_pool_get_text(value, "etcd_lease", "0"), NULL, 10) != ask->etcd_lease)
         rg_agent_revoke(agent, ask->etcd_lease); /* the lease was there already, by the same id */
     ask->etcd_lease = 0;                         /* the lease's from now on */
@@ -52,7 +52,7 @@ static void try_again(struct rg_agent_ask *ask, enum rg_status status, int64_t r
     if (status == RG_OK || status == RG_ERR_NOT_FOUND) { /* its time may be over before its turn comes */
         rg_agent_revoke(agent, ask->etcd_lease);
         ask->etcd_lease = 0;
-        ask->unsure = false;
+        ask->unsure = ask->handed;
     } else {
         ask->unsure = true;
     }
@@ -66,21 +66,43 @@ static void try_again(struct rg_agent_ask *ask, enum rg_status status, int64_t r
         rg_ask_queue(ask);
 }
 
+/* What was carried out for a server at rest: the watch tells it, or brings the request to the next decision. */
+static void granted_to_another(struct rg_agent_ask *ask, bool good, const char *why)
+{
+    if (good)
+        rg_debug("request %s: granted for server %s", ask->id,
+                 rg_pool_get_text(ask->request, "holder_server", ""));
+    else
+        rg_debug("request %s of another server: not granted yet: %s", ask->id,
+                 *why ? why : "the pool has changed");
+    if (!good)
+        ask->agent->look_ns = rg_now_ns() + AGAIN_NS;
+    rg_ask_end(ask);
+}
+
 static void granted(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
+    const bool good = status == RG_OK && json_is_true(json_object_get(reply, "succeeded"));
     agent->granting--;
     const json_t *kvs = json_object_get(
         json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
-    if (status == RG_OK && json_is_true(json_object_get(reply, "succeeded"))) {
+    if (good) {
         const int64_t revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
         agent->granted = revision > agent->granted ? revision : agent->granted;
+        ask->changed = revision;
+    }
+    if (ask->stands_in) {
+        granted_to_another(ask, good, why);
+        return;
+    }
+    if (good) {
         rg_commit_finish(ask, ask->grant);
         return;
     }
     /* a try whose answer was lost may have done it: then the lease is there */
-    json_t *there = status == RG_OK ? rg_agent_value(kvs, NULL) : NULL;
+    json_t *there = status == RG_OK ? rg_agent_value(kvs, &ask->changed) : NULL;
     if (there && (!ask->chosen || rg_wish_is_same(there, ask->request)))
         rg_commit_finish(ask, there);
     else
@@ -109,8 +131,10 @@ static json_t *lease_json(const struct rg_agent_ask *ask, json_t *gpus, uint64_t
     json_object_del(value, "devices");
     if (ask->etcd_lease)
         (void)json_object_set_new(value, "etcd_lease", rg_etcd_number(ask->etcd_lease));
-    (void)json_object_set_new(value, "holder", json_string(ask->agent->run));
-    (void)json_object_set_new(value, "holder_server", json_string(ask->agent->id));
+    (void)json_object_set_new(value, "holder",
+                              json_string(rg_pool_get_text(value, "agent", ask->agent->run)));
+    if (!ask->stands_in) /* else its request says where it is held */
+        (void)json_object_set_new(value, "holder_server", json_string(ask->agent->id));
     if (*ask->hold)
         (void)json_object_set_new(value, "hold", json_string(ask->hold));
     (void)json_object_set_new(value, "memory", json_integer((json_int_t)memory));
@@ -230,7 +254,7 @@ void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
     json_t *compare = json_array(), *changes = json_array();
     json_t *gpus = gpus_json(picture, parts, decided->n);
     const bool whole = !wanted->memory && !wanted->fraction;
-    if (!kept && !rg_pool_make_id(ask->hold))
+    if (!kept && !ask->handed && !rg_pool_make_id(ask->hold))
         ask->hold[0] = '\0'; /* no other connection can take it over then */
     add_queue(ask, queued, compare);
     add_gpus(agent, picture, ask->lease, parts, decided->n, compare, changes);

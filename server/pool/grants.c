@@ -161,6 +161,7 @@ static void look_unsure(struct rg_agent *agent)
             continue;
         }
         ask->unsure = false;
+        ask->changed = held->changed;
         rg_commit_finish(ask, held->value); /* another may take its place in the list */
         if (i < agent->n_asks && agent->asks[i] == ask)
             i++;
@@ -185,16 +186,16 @@ static bool is_ending(const struct rg_agent *agent, const struct rg_agent_ask *a
 /* Who has a part of a GPU by the decision that is being carried out. */
 enum part_of { NOBODY, ANOTHER, OURS };
 
-/* Whether a grant may be carried out now, or others go first; *due: when to look again. Its GPUs are its own from then on. */
-static bool may_go(struct rg_agent_ask *ask, enum part_of *parts, const struct rg_pool_part *wanted,
-                   uint32_t n, uint64_t *due)
+/* Whether a grant may be carried out now, or others go first; `handed`: it is of a server at rest. *due: when to look again. Its GPUs are its own from then on. */
+static bool may_go(struct rg_agent_ask *ask, bool handed, enum part_of *parts,
+                   const struct rg_pool_part *wanted, uint32_t n, uint64_t *due)
 {
     const uint64_t now = rg_now_ns();
     enum part_of before = NOBODY;
     for (uint32_t i = 0; i < n; i++)
         before = parts[wanted[i].device] > before ? parts[wanted[i].device] : before;
-    const bool go = ask && (before == NOBODY ||
-                            (before == ANOTHER && ask->behind_ns && now - ask->behind_ns >= BEHIND_NS));
+    const bool go = (before == NOBODY && (ask || handed)) ||
+                    (before == ANOTHER && ask && ask->behind_ns && now - ask->behind_ns >= BEHIND_NS);
     for (uint32_t i = 0; i < n; i++)
         if (parts[wanted[i].device] != OURS)
             parts[wanted[i].device] = go ? OURS : ANOTHER;
@@ -213,10 +214,15 @@ static void carry_out(struct rg_agent *agent, const struct rg_picture *picture,
     RG_CLEANUP_FREE enum part_of *parts = calloc(picture->snapshot.n_devices + 1u, sizeof *parts);
     for (uint32_t i = 0; i < outcome->n_grants && parts && agent->granting < AT_ONCE_MAX; i++) {
         const struct rg_pool_grant *grant = &outcome->grants[i];
-        struct rg_agent_ask *ask = ask_of(agent, picture->requests[grant->request].id);
+        const struct rg_pool_entry *request = picture->queued[grant->request];
+        struct rg_agent_ask *ask = ask_of(agent, request->id);
+        const bool handed = !ask && rg_decider_decides(agent, request);
         if (ask && (ask->state != RG_ASK_WAITING || ask->socket < 0 || is_ending(agent, ask)))
             ask = NULL;
-        if (!may_go(ask, parts, &outcome->parts[grant->first], grant->n, due))
+        if (!may_go(ask, handed, parts, &outcome->parts[grant->first], grant->n, due))
+            continue;
+        ask = handed ? rg_handing_stand_in(agent, request) : ask;
+        if (!ask)
             continue;
         ask->behind_ns = 0;
         rg_commit_grant(ask, picture, outcome, grant);
@@ -281,6 +287,8 @@ bool rg_grants_at_once(struct rg_agent_ask *ask)
 
 static bool has_waiting(const struct rg_agent *agent)
 {
+    if (rg_decider_is_asked(agent))
+        return true;
     for (uint32_t i = 0; i < agent->n_asks; i++)
         if (agent->asks[i]->state == RG_ASK_WAITING)
             return true;

@@ -3,19 +3,21 @@
  * whoever lists the pool, and for the metrics; nothing is decided by it.
  *
  * The points are kept by each agent alone; one that was started less than an hour ago has fewer. A server that is told of all of the pool
- * counts by itself. The others go by what one of them has counted in the last minute, the key `summary`: who finds it older reads all of
- * the pool once, and writes it for all. So the pool is read about once a minute, whatever its size. While the server is cut off from
- * etcd there are no points.
+ * counts by itself, and writes what it has counted for the others, the key `summary`, before that is a minute old. Where no server is told of
+ * all, who finds it older than FORGOTTEN_S reads all of the pool once, and writes it. So the pool is read about once a minute at most,
+ * whatever its size. While the server is cut off from etcd there are no points.
  */
 #include "common/base/clock.h"
 #include "server/pool/agent.h"
 
 #include <string.h>
 
-#define PERIOD_S  60
-#define PERIOD_NS (PERIOD_S * 1000000000ull)
-#define AGAIN_NS  5000000000ull
-#define KEY       "summary"
+#define PERIOD_S    60
+#define PERIOD_NS   (PERIOD_S * 1000000000ull)
+#define AGAIN_NS    5000000000ull
+#define RENEWED_S   (PERIOD_S / 2) /* by who is told of all */
+#define FORGOTTEN_S (PERIOD_S * 3 / 2)
+#define KEY         "summary"
 
 /* --- counting -------------------------------------------------------------------------------------------------------- */
 
@@ -106,9 +108,10 @@ static void answered(void *data, enum rg_status status, const json_t *reply, con
     const struct rg_agent_queue queue = {.requests = (uint32_t)rg_pool_get_number(value, "requests", 0),
                                          .gpus = (uint32_t)rg_pool_get_number(value, "gpus", 0),
                                          .longest_s = rg_pool_get_number(value, "longest", 0)};
-    if (as_of > now + PERIOD_S || as_of + PERIOD_S <= now)
+    const bool whole = rg_scope_is_whole(agent);
+    if (as_of > now + PERIOD_S || as_of + (whole ? RENEWED_S : FORGOTTEN_S) <= now)
         history->asks = true;
-    else if (rg_scope_is_whole(agent))
+    else if (whole)
         add_own(agent);
     else
         add_point(agent, &queue, (uint8_t)(rg_pool_get_number(value, "granted_percent", 0) % 101));

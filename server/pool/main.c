@@ -175,9 +175,9 @@ static bool begin(struct rg_agent *agent)
 /* Does what is due. Returns milliseconds until more is. */
 static int look(struct rg_agent *agent)
 {
-    uint64_t (*const steps[])(struct rg_agent *) = {rg_scope_look,       rg_membership_look,   rg_own_look,
-                                                    rg_agent_usage_look, rg_asks_look,         rg_grants_look,
-                                                    rg_agent_undo_look,  rg_agent_history_look};
+    uint64_t (*const steps[])(struct rg_agent *) = {
+        rg_scope_look,   rg_membership_look, rg_own_look,    rg_agent_usage_look, rg_asks_look,
+        rg_decider_look, rg_handing_look,    rg_grants_look, rg_agent_undo_look,  rg_agent_history_look};
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const uint64_t next = steps[i](agent);

@@ -4,6 +4,8 @@
  * It gets them at once where nobody waits and they are free (grants.c). Else its request is written under requests/, by a transaction that
  * compares that neither that nor a lease of this id is there; the watch brings it back, and it is decided on with all the others.
  *
+ * A server at rest hands the request to another that decides (handing.c).
+ *
  * Without etcd it is refused. A transaction that is not answered may have been done: its answer comes later, or it is undone. One thread.
  */
 #include "common/base/clock.h"
@@ -41,8 +43,8 @@ void rg_ask_leave(struct rg_agent_ask *ask)
             undo_lease(ask);
         break;
     case RG_ASK_HOLDING:
-        undo_lease(ask);
-        break;
+        rg_hold_give_back(ask);
+        return;
     default: /* its answer comes */
         close(ask->socket);
         ask->socket = -1;
@@ -70,7 +72,8 @@ static void asked_before(struct rg_agent_ask *ask, const json_t *reply)
 {
     const json_t *responses = json_object_get(reply, "responses");
     json_t *lease = rg_agent_value(
-        json_object_get(json_object_get(json_array_get(responses, 0), "response_range"), "kvs"), NULL);
+        json_object_get(json_object_get(json_array_get(responses, 0), "response_range"), "kvs"),
+        &ask->changed);
     if (!lease && is_ours(ask, responses)) {
         if (ask->socket < 0) /* a try whose answer was lost has written it */
             rg_ask_leave(ask);
@@ -105,10 +108,10 @@ static void queued(void *data, enum rg_status status, const json_t *reply, const
     } else if (!json_is_true(json_object_get(reply, "succeeded"))) {
         asked_before(ask, reply);
     } else if (ask->socket < 0) {
-        undo_request(ask);
-        rg_ask_end(ask);
+        rg_ask_leave(ask);
     } else {
         ask->written = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
+        ask->since_ns = rg_now_ns();
     }
     /* the watch brings it back, and with it the decision */
 }
@@ -165,7 +168,7 @@ void rg_request_take(struct rg_agent_ask *ask, const json_t *question)
                          agent->membership.why[0] ? agent->membership.why : "this server is not in it yet");
         return;
     }
-    if (!rg_grants_admissible(agent, ask->request, why, sizeof why)) {
+    if (!ask->handed && !rg_grants_admissible(agent, ask->request, why, sizeof why)) {
         rg_ask_refuse_as(ask, "lease-impossible", "%s", why);
         return;
     }
@@ -173,7 +176,10 @@ void rg_request_take(struct rg_agent_ask *ask, const json_t *question)
     ask->until_ns =
         json_is_integer(wait) ? rg_now_ns() + at_most(seconds, 365 * 86400) * 1000000000u : UINT64_MAX;
     /* else its sessions are judged, and it lasts as long as they; but what it holds counts to its project from now on */
-    if (json_is_true(json_object_get(ask->request, "kept")) || *rg_pool_get_text(ask->request, "project", ""))
+    if (ask->handed)
+        rg_handing_begin(ask);
+    else if (json_is_true(json_object_get(ask->request, "kept")) ||
+             *rg_pool_get_text(ask->request, "project", ""))
         rg_quotas_judge(ask, false, rg_ask_go);
     else
         rg_ask_go(ask);

@@ -1,15 +1,16 @@
 /*
  * scope.c - what of the pool this server is told: all of it while it decides or shows, else what concerns it alone.
  *
- * A server at rest watches its own keys, the leases of its GPUs, and the keys of the servers that hold these for their clients: what it
- * is told does not grow with the pool. When a client asks something that takes more (what there is, GPUs, quotas), everything is read at
- * one revision and watched from there on, until nobody waits and as many changes have come for nothing as keys were read: a server that is
+ * A server at rest watches its own keys, the leases of its GPUs, the keys of the servers that hold these for their clients, and what it has
+ * handed on (decider.c): what it is told does not grow with the pool. When a client asks something that takes more (what there is, quotas;
+ * GPUs, where no other server decides), everything is read at one revision and watched from there on, until nobody waits and as many changes have come for nothing as keys were read: a server that is
  * asked now and then reads the pool no more often than that costs. A server that comes into the pool anew reads everything as well, since
  * leases may name GPUs of it that etcd has forgotten.
  *
  * While something is being read anew, the mirror is what it was, and nothing is concluded from it: each part of the agent asks
  * rg_scope_is_settled or rg_scope_is_whole first. Where there are too many leases to watch each (RG_SCOPE_KEYS), or a server of a
- * version before holds one without saying where it is, everything is watched.
+ * version before holds one without saying where it is, everything is watched. Where leases come one after the other, what is watched is
+ * changed for several of them at once (TOGETHER_NS), unless a session is to begin.
  */
 #include "common/base/clock.h"
 #include "server/pool/agent.h"
@@ -17,7 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LINGER 256u /* changes, at least */
+#define LINGER      256u /* changes, at least */
+#define TOGETHER_NS 300000000ull
 
 /* --- what etcd tells --------------------------------------------------------------------------------------------------- */
 
@@ -27,6 +29,7 @@ void rg_scope_reset(void *data)
     agent->granted = agent->own.freed = 0; /* all is told as it is now, by an etcd that may count anew */
     agent->scope.begun = agent->scope.own = true;
     agent->scope.changes = 0;
+    rg_decider_told(agent, NULL);
     rg_pool_mirror_reset(&agent->mirror);
 }
 
@@ -58,13 +61,21 @@ static const char *take_key(struct rg_agent *agent, const char *key)
 void rg_scope_put(void *data, const struct rg_etcd_pair *pair)
 {
     struct rg_agent *agent = data;
-    rg_pool_mirror_put(&agent->mirror, take_key(agent, pair->key), pair->value, pair->created, pair->changed);
+    const char *key = take_key(agent, pair->key);
+    if (strcmp(key, RG_DECIDER_KEY) == 0)
+        rg_decider_told(agent, pair);
+    else
+        rg_pool_mirror_put(&agent->mirror, key, pair->value, pair->created, pair->changed);
 }
 
 void rg_scope_removed(void *data, const char *key)
 {
     struct rg_agent *agent = data;
-    rg_pool_mirror_remove(&agent->mirror, take_key(agent, key));
+    const char *own = take_key(agent, key);
+    if (strcmp(own, RG_DECIDER_KEY) == 0)
+        rg_decider_told(agent, NULL);
+    else
+        rg_pool_mirror_remove(&agent->mirror, own);
 }
 
 void rg_scope_told(void *data, int64_t revision)
@@ -102,7 +113,7 @@ bool rg_scope_is_settling(const struct rg_agent *agent)
 
 bool rg_scope_is_settled(const struct rg_agent *agent)
 {
-    return !agent->scope.reading && agent->mirror.revision;
+    return !agent->scope.reading && !agent->scope.behind && agent->mirror.revision;
 }
 
 bool rg_scope_is_whole(const struct rg_agent *agent)
@@ -123,7 +134,7 @@ static bool is_asked(const struct rg_agent *agent)
     for (uint32_t i = 0; i < agent->n_asks; i++)
         if (agent->asks[i]->whole && agent->asks[i]->state != RG_ASK_HOLDING)
             return true;
-    return false;
+    return rg_decider_is_asked(agent);
 }
 
 /* Whether it is to come into the pool, and etcd knows no GPU of it: which leases name them is found by looking at all. */
@@ -159,7 +170,7 @@ static bool wants_whole(struct rg_agent *agent)
     if (scope->lingers && scope->changes < linger(&agent->mirror))
         return true;
     scope->lingers = false;
-    return agent->history.asks || is_new(agent) ||
+    return rg_decider_is_us(agent) || agent->history.asks || is_new(agent) ||
            (!scope->narrow && agent->membership.state != RG_MEMBER_IN);
 }
 
@@ -230,44 +241,76 @@ static void watch_whole(struct rg_agent *agent)
 {
     if (!rg_etcd_watch_ranges(agent->etcd, NULL, 0))
         return;
-    agent->scope.narrow = agent->scope.again = false;
+    agent->scope.narrow = agent->scope.again = agent->scope.behind = false;
     agent->scope.reading = true;
+}
+
+/* Where what this server has handed on begins and ends, by its ids. */
+static void handed(const struct rg_agent *agent, const char *folder, char first[RG_SCOPE_KEY],
+                   char end[RG_SCOPE_KEY])
+{
+    snprintf(first, RG_SCOPE_KEY, "%s/%.*s", folder, (int)RG_POOL_ID_START, agent->id);
+    snprintf(end, RG_SCOPE_KEY, "%s/%.*sg", folder, (int)RG_POOL_ID_START, agent->id); /* behind all digits */
 }
 
 static void watch_own(struct rg_agent *agent, const struct wanted *wanted)
 {
     struct rg_agent_scope *scope = &agent->scope;
     struct rg_etcd_range ranges[RG_ETCD_RANGES_MAX];
-    char first[RG_SCOPE_KEY], end[RG_SCOPE_KEY], usage[RG_SCOPE_KEY];
-    snprintf(first, sizeof first, "servers/%s", agent->id);
-    snprintf(end, sizeof end, "servers/%s0", agent->id); /* behind all that begin with "servers/ID/" */
+    char first[3][RG_SCOPE_KEY], end[3][RG_SCOPE_KEY], usage[RG_SCOPE_KEY];
+    snprintf(first[0], sizeof first[0], "servers/%s", agent->id);
+    snprintf(end[0], sizeof end[0], "servers/%s0", agent->id); /* behind all that begin with "servers/ID/" */
+    handed(agent, "requests", first[1], end[1]);
+    handed(agent, "leases", first[2], end[2]);
     snprintf(usage, sizeof usage, "usage/%s", agent->id);
-    ranges[0] = (struct rg_etcd_range){first, end};
-    ranges[1] = (struct rg_etcd_range){usage, NULL};
+    for (uint32_t i = 0; i < 3; i++)
+        ranges[i] = (struct rg_etcd_range){first[i], end[i]};
+    ranges[3] = (struct rg_etcd_range){usage, NULL};
+    ranges[4] = (struct rg_etcd_range){RG_DECIDER_KEY, NULL};
     for (uint32_t i = 0; i < wanted->n; i++)
-        ranges[2 + i] = (struct rg_etcd_range){wanted->keys[i], NULL};
-    if (!rg_etcd_watch_ranges(agent->etcd, ranges, 2 + wanted->n))
+        ranges[RG_SCOPE_OWN + i] = (struct rg_etcd_range){wanted->keys[i], NULL};
+    if (!rg_etcd_watch_ranges(agent->etcd, ranges, RG_SCOPE_OWN + wanted->n)) {
+        scope->behind = true;
         return;
+    }
     memcpy(scope->keys, wanted->keys, sizeof scope->keys);
     scope->n = wanted->n;
     scope->narrow = scope->reading = true;
-    scope->again = false;
+    scope->again = scope->behind = false;
+    scope->watched_ns = rg_now_ns();
+}
+
+/* What is missing can wait for more that is. */
+static bool can_wait(const struct rg_agent *agent)
+{
+    const struct rg_agent_scope *scope = &agent->scope;
+    return scope->narrow && !scope->again && !agent->checks && rg_now_ns() < scope->watched_ns + TOGETHER_NS;
 }
 
 uint64_t rg_scope_look(struct rg_agent *agent)
 {
     struct rg_agent_scope *scope = &agent->scope;
-    struct wanted wanted = {.n = 0};
+    struct wanted wanted;
     bool whole = wants_whole(agent);
     if (!agent->mirror.revision || (scope->reading && (!scope->narrow || !whole)))
         return UINT64_MAX; /* it comes, and then it is seen what else is needed */
+    if (!whole && scope->narrow && !scope->again && !scope->behind && scope->seen == agent->own_changes)
+        return UINT64_MAX; /* it concerns nothing else than before */
+    scope->seen = agent->own_changes;
+    scope->behind = false;
+    wanted.n = wanted.too_many = 0;
     if (!whole) {
         want_own(agent, &wanted);
         whole = wanted.too_many;
     }
-    if (whole && (scope->narrow || scope->again))
+    if (whole && (scope->narrow || scope->again)) {
         watch_whole(agent);
-    else if (!whole && (!scope->narrow || scope->again || !has_all(scope, &wanted)))
+    } else if (!whole && (!scope->narrow || scope->again || !has_all(scope, &wanted))) {
+        if (can_wait(agent)) {
+            scope->behind = true;
+            return scope->watched_ns + TOGETHER_NS;
+        }
         watch_own(agent, &wanted);
+    }
     return UINT64_MAX;
 }

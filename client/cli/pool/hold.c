@@ -61,9 +61,10 @@ static bool is_lost(struct rg_pool_talk *talk)
 static bool ask(struct rg_lease_holder *holder, const char *server, struct rg_pool_failure *failure)
 {
     struct rg_pool_lease_of again;
-    if (!rg_pool_hold(server, holder->lease->id, holder->timeout_ns, &again, failure))
+    if (!rg_pool_hold(server, holder->lease, holder->timeout_ns, &again, failure))
         return false;
     holder->lease->talk = again.talk;
+    memcpy(holder->lease->hold, again.hold, sizeof again.hold);
     again.talk = (struct rg_pool_talk){.conn = NULL};
     rg_pool_lease_fini(&again);
     return true;

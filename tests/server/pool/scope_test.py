@@ -9,10 +9,16 @@ import urllib.request
 from pool_case import COMMAND, Etcd, PoolCase, Server, base64_of, gpu_run, main, run, wait_until
 
 OTHERS = 200  # servers that are there in etcd alone
+AT_REST = 5   # ranges that a server at rest watches at least
 
 
 def name_of(i):
     return "%016x" % (0xabc0000 + i)
+
+
+def is_stopped(process):
+    with open("/proc/%d/stat" % process) as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
 
 
 class Crowd:
@@ -75,12 +81,12 @@ class Scope(PoolCase):
         etcd = self.keep(Etcd())
         for _ in range(2):
             self.server(etcd.urls)
-        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total", etcd) >= 4, "both watch single keys")
+        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total", etcd) >= 2 * AT_REST, "both watch single keys")
 
     def rest(self):
         """Has both servers come to rest: what they are asked is forgotten, and enough happens elsewhere."""
         self.crowd.work(OTHERS // 2 + 20)  # more changes than the pool has keys
-        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total") >= 4, "both servers watch single keys")
+        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total") >= 2 * AT_REST, "both servers watch single keys")
         self.look(self.a), self.look(self.b)
 
     def test_a_server_at_rest_is_told_of_nothing_that_is_not_its_own(self):
@@ -151,8 +157,73 @@ class Scope(PoolCase):
         command = self.running(self.a, "--filter", "labels.room=south", program=("sleep", "1000"))
         wait_until(self.granted, "a GPU of B is granted")
         os.kill(command.process.pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(command.process.pid), "the client is stopped")  # not while it is starting its program
         os.kill(self.a.agent(), signal.SIGKILL)
         wait_until(lambda: not self.granted(), "it is free")
+
+    def decider(self):
+        """The server that decides for those at rest, as etcd has it; None: there is none."""
+        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/decider")) as answer:
+            pairs = json.load(answer).get("kvs", ())
+        return json.loads(self.etcd.text(pairs[0]["value"]))["server"] if pairs else None
+
+    def let_a_decide(self):
+        self.rest()
+        wait_until(lambda: not self.decider(), "a server at rest decides for nobody")
+        name = next(server["id"] for server in self.pool(self.a)["servers"] if server["address"] == self.a.address)
+        wait_until(lambda: self.decider() == name, "who is asked decides for others")
+        self.look(self.b)
+
+    def test_a_server_at_rest_has_another_decide_for_its_clients(self):
+        self.let_a_decide()
+        alone, done = self.b.log().count("decides itself"), self.a.log().count("granted for server")
+        before = self.told()
+        south = ("--filter", "labels.room=south", "--wait-for")
+        running = [self.running(self.b, *south).wait_for("begun 1") for _ in range(2)]
+        self.crowd.work(20)
+        self.look(self.b)
+        self.assertLess(self.told() - before, 20 * 4 + 80)  # A alone is told of the others
+        self.assertEqual(self.a.log().count("granted for server"), done + 2)
+        self.assertEqual(self.b.log().count("decides itself"), alone)
+        for one in running:
+            self.assertIn("works", one.finish())
+        wait_until(lambda: not self.granted(), "all is given back")
+        self.assertEqual(self.pool(self.a)["leases"], [])
+
+    def test_a_server_whose_decider_does_not_answer_decides_itself(self):
+        self.let_a_decide()
+        alone, agent = self.b.log().count("decides itself"), self.a.agent()
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            outcome = gpu_run(self.b, "--filter", "labels.room=south", "--wait-for")
+            self.assertEqual(outcome.status, 0, outcome)
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        self.assertEqual(self.b.log().count("decides itself"), alone + 1)
+        wait_until(lambda: not self.granted(), "it is given back")
+
+    def test_a_server_whose_decider_dies_decides_itself(self):
+        self.let_a_decide()
+        os.kill(self.a.agent(), signal.SIGKILL)
+        for _ in range(3):
+            outcome = gpu_run(self.b, "--filter", "labels.room=south", "--wait-for")
+            self.assertEqual(outcome.status, 0, outcome)
+        self.look(self.a)
+        wait_until(lambda: not self.granted(), "all is given back")
+
+    def test_what_cannot_be_granted_is_refused_where_another_decides(self):
+        self.let_a_decide()
+        held = self.running(self.a, "--filter", "labels.room=south", "-n", "2").wait_for("begun 2")
+        south = ("--filter", "labels.room=south")
+        self.assert_refused(gpu_run(self.b, *south), "lease-not-free")
+        self.rest()
+        self.assert_refused(gpu_run(self.b, *south, "-n", "9"), "lease-impossible")
+        self.rest()
+        self.assert_refused(gpu_run(self.b, *south, "--wait-for=1"), "lease-waited")
+        waiting = self.running(self.b, *south, "--wait-for").wait_for("waiting")
+        self.assertIn("works", held.finish())
+        self.assertIn("works", waiting.wait_for("begun 1").finish())
+        wait_until(lambda: not self.granted(), "all is given back")
 
     def test_a_lease_of_a_version_before_is_watched_with_all_servers(self):
         """It does not say on which server its holder is."""
