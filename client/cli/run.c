@@ -238,6 +238,8 @@ int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv)
     }
     if (!rg_cli_check_share(settings))
         return RG_EXIT_FAILURE;
+    if (!rg_cli_can_preload(argv[0]))
+        return RG_EXIT_NOT_EXECUTABLE;
     rg_cli_warn_of_rights(argv[0]);
     return settings->local ? run_local(settings, argv) : run_on(settings, argv);
 }

@@ -1,8 +1,11 @@
 /* command.c - see command.h. */
 #include "client/cli/base/command.h"
 
+#include "common/base/cleanup.h"
 #include "common/base/log.h"
 
+#include <elf.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -53,4 +56,43 @@ void rg_cli_warn_of_rights(const char *command)
                 "settings from it: neither it nor what it starts finds a server. Start remote-gpu run by it "
                 "instead, as in: %s remote-gpu run -s SERVER COMMAND",
                 path, rights, command);
+}
+
+/* Reads the name of an ELF file's dynamic linker; "": it is no such file, or has none. */
+static void read_linker(const char *path, char *out, size_t size)
+{
+    RG_CLEANUP_FD const int file = open(path, O_RDONLY | O_CLOEXEC);
+    Elf64_Ehdr header;
+    Elf64_Phdr part;
+    out[0] = '\0';
+    if (file < 0 || pread(file, &header, sizeof header, 0) != (ssize_t)sizeof header ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_phentsize != sizeof part || header.e_phoff > INT64_MAX / 2)
+        return;
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        const off_t at = (off_t)(header.e_phoff + i * sizeof part);
+        if (pread(file, &part, sizeof part, at) != (ssize_t)sizeof part)
+            return;
+        if (part.p_type != PT_INTERP || part.p_filesz >= size || part.p_offset > INT64_MAX)
+            continue;
+        const ssize_t n = pread(file, out, part.p_filesz, (off_t)part.p_offset);
+        out[n > 0 ? n : 0] = '\0';
+        return;
+    }
+}
+
+bool rg_cli_can_preload(const char *command)
+{
+    char path[PATH_MAX], linker[PATH_MAX];
+    if (!find(command, path))
+        return true;
+    read_linker(path, linker, sizeof linker);
+    const char *slash = strrchr(linker, '/');
+    if (!slash || strncmp(slash, "/ld-musl", 8) != 0)
+        return true;
+    rg_error(
+        "%s is made for the C library musl (%s), as programs of Alpine are, and cannot load remote-gpu's "
+        "libraries, which need glibc 2.28 or later; use a build of it, or an image, with glibc",
+        path, linker);
+    return false;
 }

@@ -253,6 +253,20 @@ class Run(Case):
                     self.assertIn("(%s)" % word, self.ours(result))
                     self.assertIn(program, result.stderr)
 
+    @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
+    def test_a_command_of_another_c_library(self):
+        """musl's loader would refuse our libraries with words about symbols."""
+        folder = os.path.join(TREE, "musl")
+        os.makedirs(folder)
+        self.addCleanup(shutil.rmtree, folder)
+        program = os.path.join(folder, "small")
+        subprocess.run(["cc", "-x", "c", "-", "-o", program, "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"],
+                       input=b"int main(void) { return 0; }\n", check=True)
+        for command in (program, "small"):
+            result = self.run_command("--", command, PATH=folder + ":" + os.environ["PATH"])
+            self.assertEqual(result.returncode, 126, result)
+            self.assertIn(program + " is made for the C library musl (/lib/ld-musl-x86_64.so.1)", self.ours(result))
+
     def test_memory_as_a_size_or_a_part(self):
         """Both say how much memory: a flag beats the environment, and that a file; of one source they contradict."""
         script = "echo $REMOTE_GPU_MEMORY,$REMOTE_GPU_FRACTION"
