@@ -93,6 +93,19 @@ def try_soft(trees):
         "exports SSL_new", "out of the tree", "frontend: is not there", "3 faults")), output
 
 
+def try_built(trees):
+    """An ordinary build: functions that came after glibc 2.28 are found, those that only have newer versions or names are not."""
+    good = "extern int pthread_create(void), stat(void);\nint rg_x(void) { return pthread_create() + stat(); }\n"
+    bad = "extern int pthread_cond_clockwait(void);\nint rg_x(void) { return pthread_cond_clockwait(); }\n"
+    status, output = outcome(trees.tree("built", ("", "lib/remote-gpu/client.so", good, ["-lc"], "")), "--built")
+    assert status == 0, output
+    trees.build("built/lib/remote-gpu/transport/tcp.so", bad, ["-lc"])
+    os.unlink(os.path.join(trees.folder, "built/bin/remote-gpu"))
+    status, output = outcome(os.path.join(trees.folder, "built"), "--built")
+    assert status == 1 and "tcp.so: calls pthread_cond_clockwait, which came with glibc 2.30" in output, output
+    assert "remote-gpu: is not there" in output and "2 faults" in output, output
+
+
 def main():
     """Tries a tree without fault, then one with each fault."""
     with tempfile.TemporaryDirectory(prefix="remote-gpu-") as folder:
@@ -110,6 +123,7 @@ def main():
         assert status == 1 and "client.so: is not there" in output and "strange: leads out of the tree" in output, output
         assert outcome(os.path.join(folder, "none"))[0] == 1
         try_soft(trees)
+        try_built(trees)
     print("check-portable: all %d faults are found: ok" % (len(FAULTS) + 2))
 
 
