@@ -1,9 +1,10 @@
-"""The machine of docs/slurm.md, in namespaces of its own: munge, slurmctld, two slurmd, a pool of one server with four GPUs.
+"""The machine of docs/slurm.md, in namespaces of its own: munge, slurmctld, three slurmd; and on another one a pool of one server with four GPUs.
 
 /etc, /run, /home and /usr/local are copies, `gpu-machine` is a name for this machine, `systemctl restart` starts Slurm's daemons. All
 processes end with the namespace.
 """
 
+import contextlib
 import json
 import os
 import pwd
@@ -16,15 +17,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
+import network  # noqa: E402
 from trial import Failure, Server, call, free_port, name_of, wait_until  # noqa: E402
 
-ADDRESS = "10.77.0.1"
+ADDRESS, POOL = "10.77.0.1", "10.77.0.2"
 USERS = ("alice", "bob")
 # Process tracking, accounting and task launch without cgroups, which a container rarely lets one use.
 CONFIGURATION = """ClusterName=lab
 SlurmctldHost={host}({address})
 SlurmUser=slurm
 AuthType=auth/munge
+AuthInfo=cred_expire=15
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -36,7 +39,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=2
-SchedulerParameters=batch_sched_delay=0,sched_interval=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2,bf_hetjob_immediate
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile=/run/slurmctld.pid
@@ -46,18 +49,18 @@ SlurmdLogFile={folder}/log/slurmd-%n.log
 PlugStackConfig=/etc/slurm/plugstack.conf
 NodeName=n1 NodeHostname={host} NodeAddr={address} Port=17001 CPUs=8
 NodeName=n2 NodeHostname={host} NodeAddr={address} Port=17002 CPUs=8
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+NodeName=n3 NodeHostname={host} NodeAddr={address} Port=17003 CPUs=8
+PartitionName=main Nodes=n1,n2,n3 Default=YES MaxTime=INFINITE State=UP
 """
 SYSTEMCTL = """#!/bin/sh
 # systemctl restart slurmctld slurmd
 [ "$1" = restart ] || exit 1
 pkill -F /run/slurmctld.pid 2> /dev/null
-for node in n1 n2; do pkill -F /run/slurmd-$node.pid 2> /dev/null; done
+for node in n1 n2 n3; do pkill -F /run/slurmd-$node.pid 2> /dev/null; done
 sleep 1
 slurmctld
-slurmd -N n1
-slurmd -N n2
-until [ "$(sinfo -h -N -o %t 2> /dev/null | grep -c idle)" = 2 ]; do
+for node in n1 n2 n3; do slurmd -N $node; done
+until [ "$(sinfo -h -N -o %t 2> /dev/null | grep -c idle)" = 3 ]; do
     sleep 0.2
     tries=$((tries + 1))
     [ $tries -lt 100 ] || exit 1
@@ -84,6 +87,7 @@ class Machine:
     """All of it; a context, within which the daemons run."""
 
     def __init__(self, build, folder):
+        self.stack, self.pool = contextlib.ExitStack(), None
         self.build, self.folder = build, folder
         self.state = os.path.join(folder, "server")
         self.etcd = self.server = None
@@ -102,16 +106,23 @@ class Machine:
             self.server.__exit__()
         if self.etcd:
             self.etcd.kill()
+        self.stack.close()
 
-    @staticmethod
-    def make_network():
-        """An address that is not of the loopback interface, without which resolvers find no names."""
+    def make_network(self):
+        """The pool is on a machine of its own. Slurm's has an address that is not of the loopback interface, without which resolvers
+        find no names."""
         call("ip", "link", "set", "lo", "up")
-        call("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+        self.pool = network.Machine(self.stack, "pool")
+        call("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(self.pool.holder.pid))
         call("ip", "address", "add", ADDRESS + "/24", "dev", "eth0")
-        call("ip", "link", "set", "eth1", "up")
-        call("ip", "link", "set", "eth0", "up")
+        call(*self.pool.command("ip", "address", "add", POOL + "/24", "dev", "eth0"))
+        self.cut(False)
         call("hostname", "controller")
+
+    def cut(self, on):
+        """Pulls the cable between Slurm's machine and the pool's, or puts it in again."""
+        call(*self.pool.command("ip", "link", "set", "eth0", "down" if on else "up"))
+        call("ip", "link", "set", "eth0", "up")
 
     def make_files(self):
         folder = self.folder
@@ -120,7 +131,7 @@ class Machine:
         os.chmod(folder, 0o755)
         shutil.copytree("/etc", folder + "/etc", symlinks=True)
         for name in ("run", "home", "local/bin", "local/lib/remote-gpu", "local/share/remote-gpu/slurm", "state", "log", "munge",
-                     "spool-n1", "spool-n2"):
+                     "spool-n1", "spool-n2", "spool-n3"):
             os.makedirs(os.path.join(folder, name))
         for name in ("etc", "run", "home"):
             call("mount", "--bind", os.path.join(folder, name), "/" + name)
@@ -129,7 +140,7 @@ class Machine:
         shutil.copy(os.path.join(SOURCE, "places", "slurm", "job_submit.lua"), folder + "/local/share/remote-gpu/slurm")
         call("mount", "--rbind", folder + "/local", "/usr/local")
         with open("/etc/hosts", "w") as file:
-            file.write("127.0.0.1 localhost\n%s controller gpu-machine\n" % ADDRESS)
+            file.write("127.0.0.1 localhost\n%s controller\n%s gpu-machine\n" % (ADDRESS, POOL))
         for name in USERS:
             call("useradd", "--create-home", name)
             os.mkdir("/home/%s/examples" % name)
@@ -168,9 +179,9 @@ class Machine:
         urls = "http://127.0.0.1:%d" % client
         with open(self.folder + "/etcd.log", "w") as log:
             self.etcd = subprocess.Popen(
-                ["etcd", "--name", "m", "--data-dir", self.folder + "/etcd", "--listen-client-urls", urls, "--advertise-client-urls", urls,
+                [*self.pool.command("etcd"), "--name", "m", "--data-dir", self.folder + "/etcd", "--listen-client-urls", urls, "--advertise-client-urls", urls,
                  "--listen-peer-urls", "http://127.0.0.1:%d" % peer], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        self.server = Server(self.build, listen=ADDRESS + ":7600", environment={"SOFTGPU_DEVICES": "4"},
+        self.server = Server(self.build, listen=POOL + ":7600", prefix=self.pool.command(), environment={"SOFTGPU_DEVICES": "4"},
                              arguments=["--state-dir", self.state, "--tls-name", "gpu-machine", "--advertise", "gpu-machine:7600",
                                         "--pool", "lab", "--etcd", urls, "--pool-operators", "slurm", "--log", "info"])
         self.server.__enter__()
@@ -188,8 +199,11 @@ class Machine:
         """A command of a user's, in the home. Its standard error is in the output."""
         home = pwd.getpwnam(user).pw_dir if user != "slurm" else "/run"
         environment = {"PATH": os.environ["PATH"], "HOME": home, "USER": user, "SOFTGPU_CACHE": "/tmp/softgpu-" + user, **variables}
-        return subprocess.run(["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *words], env=environment, cwd=home,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
+        try:
+            return subprocess.run(["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *words], env=environment, cwd=home,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
+        except subprocess.TimeoutExpired as expired:
+            raise Failure("%s has not ended within %d s:\n%s" % (" ".join(words), timeout, (expired.output or b"").decode(errors="replace")))
 
     def leases(self):
         """The leases of the pool by their ids."""
