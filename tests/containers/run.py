@@ -22,6 +22,7 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
 import page  # noqa: E402
+import surroundings  # noqa: E402
 from trial import Build, Failure, Server, call, stop_with_servers  # noqa: E402
 
 PAGE = os.path.join(SOURCE, "docs", "containers.md")
@@ -91,6 +92,7 @@ def run_page(build, folder):
             raise Failure("not every program has said that it is well")
         if "starts: containers, by TLS; 1000@" not in remote.log():
             raise Failure("no session by TLS has come from a container:\n" + remote.log())
+        surroundings.run_all(folder)
 
 
 # --- images --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ it; and what it does when each part fails."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -30,10 +31,10 @@ class Driver(DriverCase):
         self.allocate(claim, *devices)
         return claim
 
-    def session(self, environment):
+    def session(self, environment, **options):
         """A program whose session goes on until its input ends."""
         process = subprocess.Popen([sys.executable, "-u", "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   env=dict(ENVIRONMENT, **environment, **self.users["team-a"]))
+                                   env=dict(ENVIRONMENT, **environment, **self.users["team-a"]), **options)
         self.addCleanup(end, process)
         self.addCleanup(process.stdout.close)
         self.assertIn("begun", process.stdout.readline())
@@ -221,6 +222,25 @@ class Driver(DriverCase):
             self.gone(claim, lease)
         self.assertEqual(set(self.leases()), set(leases[2:]))
         self.wait_for_devices(4)
+
+    def test_the_controller_is_out_of_reach_for_longer_than_a_lease(self):
+        """The lease ends, and with it the pod's session, whose program is told; when the controller is back the claim has a lease again."""
+        names = self.cluster(lease="10s")
+        claim = self.allocated("one", names[0])
+        lease = self.wait_for_lease(claim)
+        environment = self.container(*self.prepared(claim).devices[0].cdi_device_ids)
+        session = self.session(environment, stderr=subprocess.PIPE)
+        self.control.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: lease not in self.leases(), "the lease has ended", 120)
+        out, errors = session.communicate("\n", timeout=60)
+        self.assertIn("lost", out)
+        self.assertIn("lease", errors)
+        self.control.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: lease in self.leases(), "the claim has its lease again")
+        outcome = self.example("vector_add", environment)
+        self.assertEqual(outcome.status, 0, outcome)
+        self.deallocate(claim)
+        self.gone(claim, lease)
 
     def test_the_node_part_is_killed(self):
         names = self.cluster()
