@@ -250,6 +250,22 @@ def test_anothers_home(build):
         expect(result.status == 0 and result.errors == "", "it was not run", result, server.log())
 
 
+def test_bare_surroundings(build):
+    """A program in a container that has nothing: no temporary files, no shared memory, no home, no variables, and a user without a name."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        print("left out: only root can make such surroundings")
+        return
+    empty = "".join("mount -t tmpfs -o ro none %s && " % folder for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run"))
+    bare = ["unshare", "-m", "sh", "-c", empty + 'cd / && exec "$@"', "sh", *as_user(61993), "env", "-i"]
+    direct = build.run_direct([build.example("vector_add")])
+    with Server(build, tcp=True, arguments=["--allow-unauthenticated"]) as server:
+        looked = run_program([*bare, "sh", "-c", "id -un; touch /tmp/x /dev/shm/x; echo home $HOME."])
+        expect(looked.errors.count("Read-only") == 2 and "cannot find name" in looked.errors and "home ." in looked.output,
+               "the surroundings are not bare", looked)
+        result = run_program([*bare, build.command, "run", "-s", server.address, "--allow-unauthenticated", "--", build.example("vector_add")])
+        expect(result.status == 0 and result.output == direct.output and result.errors == "", "not as directly", direct, result, server.log())
+
+
 def as_user(number):
     """The words in front of a command by which root starts it as another user; none where this is not root."""
     return ["setpriv", "--reuid", str(number), "--regid", str(number), "--clear-groups"] if os.geteuid() == 0 else []
