@@ -225,13 +225,13 @@ class Driver(DriverCase):
 
     def test_the_controller_is_out_of_reach_for_longer_than_a_lease(self):
         """The lease ends, and with it the pod's session, whose program is told; when the controller is back the claim has a lease again."""
-        names = self.cluster(lease="10s")
+        names = self.cluster()
         claim = self.allocated("one", names[0])
         lease = self.wait_for_lease(claim)
         environment = self.container(*self.prepared(claim).devices[0].cdi_device_ids)
         session = self.session(environment, stderr=subprocess.PIPE)
         self.control.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: lease not in self.leases(), "the lease has ended", 120)
+        wait_until(lambda: lease not in self.leases(), "the lease has ended", 180)
         out, errors = session.communicate("\n", timeout=60)
         self.assertIn("lost", out)
         self.assertIn("lease", errors)
