@@ -191,7 +191,11 @@ static CUresult map_range(const struct rg_range *range)
     return CUDA_SUCCESS;
 }
 
-CUresult rg_pinned_map(uint64_t address)
+/*
+ * Maps the page-locked memory that holds `address`. Success if there is none, or it is mapped already. Waits until no copy that is
+ * queued uses it.
+ */
+static CUresult map(uint64_t address)
 {
     struct rg_range range;
     if (!rg_pinned_is_unmapped(address, &range))
@@ -206,7 +210,7 @@ CUresult rg_pinned_map_in_time(uint64_t address)
 {
     struct rg_range range;
     if (!rg_pinned_is_unmapped(address, &range) || !rg_transfers_meet(range.start, range.size))
-        return rg_pinned_map(address);
+        return map(address);
     return rg_unified_want(address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -296,7 +300,7 @@ CUresult rg_pinned_map_list(struct rg_pinned_list *list)
 {
     CUresult status = CUDA_SUCCESS;
     for (size_t i = 0; i < list->n && status == CUDA_SUCCESS; i++)
-        status = rg_pinned_map(list->start[i]);
+        status = map(list->start[i]);
     free(list->start);
     *list = (struct rg_pinned_list){0};
     return status;
@@ -314,7 +318,7 @@ CUresult rg_pinned_scan(const void *data, size_t size)
 
 bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height, bool write)
 {
-    return (!rg_pinned_any_unmapped() || rg_pinned_map(address) == CUDA_SUCCESS) &&
+    return (!rg_pinned_any_unmapped() || map(address) == CUDA_SUCCESS) &&
            rg_usable_on_device(address, pitch, width, height, write);
 }
 

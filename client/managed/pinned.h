@@ -30,11 +30,9 @@ void rg_pinned_unmap(uint64_t start);
 bool rg_pinned_remove(struct rg_range *range);
 
 /**
- * Maps the page-locked memory that holds `address`. Success if there is none, or it is mapped already. Waits until no copy that is
- * queued uses it.
+ * Maps the page-locked memory that holds `address`, or where copies that are queued use it, before the next kernel. Success if there is
+ * none, or it is mapped already.
  */
-CUresult rg_pinned_map(uint64_t address);
-/** The same before the next kernel, where it would have to wait now. */
 CUresult rg_pinned_map_in_time(uint64_t address);
 /**
  * Maps what aligned words of [data, data + size), which a kernel will see, point into. More than 1 MiB
