@@ -1,4 +1,4 @@
-/* internal.h - what etcd.c and watch.c share; see etcd.h. */
+/* internal.h - what the files of pool/etcd/ share; see etcd.h. */
 #ifndef RG_POOL_ETCD_INTERNAL_H
 #define RG_POOL_ETCD_INTERNAL_H
 
