@@ -172,10 +172,11 @@ class Trial(unittest.TestCase):
         self.assertIn("pool lab: 4 servers, 8 GPUs, 8 free, 0 waiting", self.ask("list"))
         a, b, dies, drains = SERVERS
 
-        # eleven programs at once on eight GPUs, and one by a lease
+        # ten programs at once on five GPUs, after a gang and one by a lease
         lease = json.loads(self.ask("request", "-n", "1", "--filter", "labels.room=north", "--for", "4h", "--json", user="carol"))["lease"]
         self.program("carol", a, "--lease", lease)
         self.program("alice", a, "-n", "2", "--filter", "labels.room=south", "--wait-for=10m")
+        wait_until(self.programs[-1].has_begun, "the gang begins")  # before there are no two GPUs where it may run, and will not be again
         self.program("bob", b, "-m", "64M", "--wait-for=10m")
         self.program("bob", dies, "-m", "64M", "--wait-for=10m")
         self.program("alice", drains, "-p", "0.5", "--wait-for=10m")
