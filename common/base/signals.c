@@ -1,6 +1,7 @@
 /* signals.c - see signals.h. */
 #include "common/base/signals.h"
 
+#include <stddef.h>
 #include <ucontext.h>
 
 /* The application's handler may leave by siglongjmp: so it begins with the mask that the kernel would have given it. */
