@@ -10,6 +10,7 @@
 #include "softgpu/compiler/jit/cache.h"
 #include "softgpu/compiler/jit/improve.h"
 #include "softgpu/compiler/jit/jit.h"
+#include "softgpu/compiler/jit/making.h"
 #include "softgpu/compiler/jit/symbols.h"
 #include "softgpu/compiler/program.h"
 
@@ -357,7 +358,12 @@ struct make_call {
 static void run_make_code(void *arg)
 {
     struct make_call *call = arg;
+    if (!sg_making_begin()) {
+        call->status = SG_COMPILE_ENDING;
+        return;
+    }
     call->status = make_code(call->program, call->kernel, call->log);
+    sg_making_end();
 }
 
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,

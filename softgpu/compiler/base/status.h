@@ -22,6 +22,7 @@ enum sg_compile_status {
     SG_COMPILE_NO_BINARY,       /* CUDA_ERROR_NO_BINARY_FOR_GPU: .target above the device's capability */
     SG_COMPILE_UNRESOLVED, /* CUDA_ERROR_NO_BINARY_FOR_GPU: extern symbol without definition; log names it */
     SG_COMPILE_NO_MEMORY,
+    SG_COMPILE_ENDING, /* CUDA_ERROR_DEINITIALIZED: the process exits */
 };
 
 #endif

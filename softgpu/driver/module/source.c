@@ -53,6 +53,8 @@ CUresult sg_compile_result(enum sg_compile_status status)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case SG_COMPILE_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
+    case SG_COMPILE_ENDING:
+        return CUDA_ERROR_DEINITIALIZED;
     }
     return CUDA_ERROR_UNKNOWN;
 }

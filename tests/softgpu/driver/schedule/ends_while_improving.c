@@ -1,11 +1,14 @@
 /*
- * ends_while_improving.c - a program that ends while better code of a large kernel is being made, and has exit handlers that run for
- * long behind those of the driver's library: it must end well. It runs itself some times, and ends later each time.
+ * ends_while_improving.c - a program that ends while code of a large kernel is being made, better code in the background or the first
+ * by a thread of the program, and has exit handlers that run for long behind those of the driver's library: it must end well. It runs
+ * itself some times, and ends later each time.
  */
 #include <cuda.h>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -13,7 +16,7 @@
 
 extern char **environ;
 
-enum { RUNS = 4, PIECES = 120, FIRST_US = 200000, STEP_US = 300000, AFTERWARDS_US = 1000000 };
+enum { RUNS = 3, PIECES = 120, FIRST_US = 200000, STEP_US = 300000, AFTERWARDS_US = 1000000 };
 
 static void take_long(void)
 {
@@ -51,8 +54,19 @@ static char *write_text(void)
     if (name##_ == NULL)                                                                                     \
     return 2
 
+struct loading {
+    __typeof__(cuFuncLoad) *call;
+    CUfunction function;
+};
+
+static void *load(void *argument)
+{
+    const struct loading *loading = argument;
+    return loading->call(loading->function) == CUDA_SUCCESS ? NULL : argument;
+}
+
 /* As a program does that uses the CUDA runtime: the library is loaded after the program has registered handlers. */
-static int run_once(const char *path, useconds_t wait)
+static int run_once(const char *path, useconds_t wait, bool by_thread)
 {
     CUcontext context;
     CUmodule module;
@@ -69,7 +83,12 @@ static int run_once(const char *path, useconds_t wait)
     FIND(cuFuncLoad, "cuFuncLoad");
     if (cuInit_(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain_(&context, 0) != CUDA_SUCCESS ||
         cuCtxSetCurrent_(context) != CUDA_SUCCESS || cuModuleLoadData_(&module, text) != CUDA_SUCCESS ||
-        cuModuleGetFunction_(&function, module, "k") != CUDA_SUCCESS || cuFuncLoad_(function) != CUDA_SUCCESS)
+        cuModuleGetFunction_(&function, module, "k") != CUDA_SUCCESS)
+        return 3;
+    static struct loading loading;
+    loading = (struct loading){cuFuncLoad_, function};
+    pthread_t thread;
+    if (by_thread ? pthread_create(&thread, NULL, load, &loading) != 0 : load(&loading) != NULL)
         return 3;
     free(text);
     usleep(wait);
@@ -78,15 +97,16 @@ static int run_once(const char *path, useconds_t wait)
 
 int main(int argc, char **argv)
 {
-    if (argc > 2)
-        return run_once(argv[1], (useconds_t)strtoul(argv[2], NULL, 10));
+    if (argc > 3)
+        return run_once(argv[1], (useconds_t)strtoul(argv[2], NULL, 10), *argv[3] == 't');
     if (argc < 2)
         return 2;
-    for (int i = 0; i < RUNS; i++) {
-        char wait[16], *arguments[] = {argv[0], argv[1], wait, NULL};
+    for (int i = 0; i < 2 * RUNS; i++) {
+        char wait[16], who[2] = {i % 2 == 0 ? 'm' : 't', '\0'};
+        char *arguments[] = {argv[0], argv[1], wait, who, NULL};
         pid_t child;
         int status = -1;
-        snprintf(wait, sizeof(wait), "%d", FIRST_US + i * STEP_US);
+        snprintf(wait, sizeof(wait), "%d", FIRST_US + i / 2 * STEP_US);
         if (posix_spawn(&child, argv[0], NULL, NULL, arguments, environ) != 0 ||
             waitpid(child, &status, 0) != child || status != 0) {
             printf("run %d ended with %d\n", i, status);

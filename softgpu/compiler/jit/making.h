@@ -1,0 +1,14 @@
+/*
+ * making.h - threads of the program that make code while the process exits. LLVM's destructors take away what they use: so the exit
+ * waits for them first, and no code is made afterwards. Any thread.
+ */
+#ifndef SG_COMPILER_JIT_MAKING_H
+#define SG_COMPILER_JIT_MAKING_H
+
+#include <stdbool.h>
+
+/** Before code is made; false: the process exits. Each true is followed by sg_making_end. */
+bool sg_making_begin(void);
+void sg_making_end(void);
+
+#endif
