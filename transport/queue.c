@@ -61,15 +61,15 @@ static size_t parcel_weight(const struct rg_parcel *parcel)
     return sizeof *parcel + parcel->msg_size + parcel->bulk_size;
 }
 
-void rg_queue_init(struct rg_queue *queue, size_t limit)
+void rg_queue_init(struct rg_parcel_queue *queue, size_t limit)
 {
-    *queue = (struct rg_queue){.limit = limit};
+    *queue = (struct rg_parcel_queue){.limit = limit};
     queue->tail = &queue->head;
     pthread_mutex_init(&queue->lock, NULL);
     rg_cond_init(&queue->changed);
 }
 
-void rg_queue_fini(struct rg_queue *queue)
+void rg_queue_fini(struct rg_parcel_queue *queue)
 {
     while (queue->head) {
         struct rg_parcel *parcel = queue->head;
@@ -80,7 +80,7 @@ void rg_queue_fini(struct rg_queue *queue)
     pthread_mutex_destroy(&queue->lock);
 }
 
-enum rg_status rg_queue_push(struct rg_queue *queue, struct rg_parcel *parcel)
+enum rg_status rg_queue_push(struct rg_parcel_queue *queue, struct rg_parcel *parcel)
 {
     enum rg_status status = RG_OK;
     size_t weight = parcel_weight(parcel);
@@ -107,7 +107,7 @@ enum rg_status rg_queue_push(struct rg_queue *queue, struct rg_parcel *parcel)
 }
 
 /* Sleeps on the queue until woken or until `until_ns` (UINT64_MAX: for ever). */
-static void wait_until(struct rg_queue *queue, uint64_t until_ns)
+static void wait_until(struct rg_parcel_queue *queue, uint64_t until_ns)
 {
     if (until_ns == UINT64_MAX) {
         pthread_cond_wait(&queue->changed, &queue->lock);
@@ -117,7 +117,7 @@ static void wait_until(struct rg_queue *queue, uint64_t until_ns)
     pthread_cond_timedwait(&queue->changed, &queue->lock, &t);
 }
 
-enum rg_status rg_queue_pop(struct rg_queue *queue, int timeout_ms, struct rg_parcel **out)
+enum rg_status rg_queue_pop(struct rg_parcel_queue *queue, int timeout_ms, struct rg_parcel **out)
 {
     uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : rg_now_ns() + (uint64_t)timeout_ms * 1000000u;
     enum rg_status status = RG_OK;
@@ -163,7 +163,7 @@ enum rg_status rg_queue_pop(struct rg_queue *queue, int timeout_ms, struct rg_pa
     return status;
 }
 
-void rg_queue_pause(struct rg_queue *queue, uint64_t until_ns)
+void rg_queue_pause(struct rg_parcel_queue *queue, uint64_t until_ns)
 {
     pthread_mutex_lock(&queue->lock);
     while (queue->writer_now == RG_OK && queue->writer_end == RG_OK && queue->reader_end == RG_OK &&
@@ -172,7 +172,7 @@ void rg_queue_pause(struct rg_queue *queue, uint64_t until_ns)
     pthread_mutex_unlock(&queue->lock);
 }
 
-static void set_state(struct rg_queue *queue, enum rg_status *state, enum rg_status status)
+static void set_state(struct rg_parcel_queue *queue, enum rg_status *state, enum rg_status status)
 {
     pthread_mutex_lock(&queue->lock);
     if (*state == RG_OK)
@@ -181,22 +181,22 @@ static void set_state(struct rg_queue *queue, enum rg_status *state, enum rg_sta
     pthread_mutex_unlock(&queue->lock);
 }
 
-void rg_queue_end(struct rg_queue *queue, enum rg_status status)
+void rg_queue_end(struct rg_parcel_queue *queue, enum rg_status status)
 {
     set_state(queue, &queue->writer_end, status);
 }
 
-void rg_queue_stop(struct rg_queue *queue, enum rg_status status)
+void rg_queue_stop(struct rg_parcel_queue *queue, enum rg_status status)
 {
     set_state(queue, &queue->reader_end, status);
 }
 
-void rg_queue_interrupt_push(struct rg_queue *queue)
+void rg_queue_interrupt_push(struct rg_parcel_queue *queue)
 {
     set_state(queue, &queue->writer_now, RG_ERR_CLOSED);
 }
 
-void rg_queue_interrupt_pop(struct rg_queue *queue)
+void rg_queue_interrupt_pop(struct rg_parcel_queue *queue)
 {
     set_state(queue, &queue->reader_now, RG_ERR_CLOSED);
 }

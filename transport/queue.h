@@ -36,7 +36,7 @@ struct rg_parcel *rg_parcel_pack(const struct rg_send *message, bool *fault);
 /** Takes the next `size` bytes of bulk (as rg_conn_recv_bulk). */
 enum rg_status rg_parcel_take_bulk(struct rg_parcel *parcel, void *buffer, size_t size);
 
-struct rg_queue {
+struct rg_parcel_queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct rg_parcel *head, **tail;
@@ -50,21 +50,22 @@ struct rg_queue {
 };
 
 /** `limit`: bytes that may lie in the queue; one message always fits. */
-void rg_queue_init(struct rg_queue *queue, size_t limit);
+void rg_queue_init(struct rg_parcel_queue *queue, size_t limit);
 /** Frees what is left. No thread may be inside. */
-void rg_queue_fini(struct rg_queue *queue);
+void rg_queue_fini(struct rg_parcel_queue *queue);
 /** Appends, waiting for room; takes the parcel in any case. */
-RG_MUST_CHECK enum rg_status rg_queue_push(struct rg_queue *queue, struct rg_parcel *parcel);
+RG_MUST_CHECK enum rg_status rg_queue_push(struct rg_parcel_queue *queue, struct rg_parcel *parcel);
 /** Waits until `until_ns`, or until either side has ended or was interrupted. The writer. */
-void rg_queue_pause(struct rg_queue *queue, uint64_t until_ns);
+void rg_queue_pause(struct rg_parcel_queue *queue, uint64_t until_ns);
 /** Takes the first parcel when it is due; timeouts as rg_conn_recv. */
-RG_MUST_CHECK enum rg_status rg_queue_pop(struct rg_queue *queue, int timeout_ms, struct rg_parcel **out);
+RG_MUST_CHECK enum rg_status rg_queue_pop(struct rg_parcel_queue *queue, int timeout_ms,
+                                          struct rg_parcel **out);
 /** The writer is done: the reader gets what is queued, then `status`. The first call counts. */
-void rg_queue_end(struct rg_queue *queue, enum rg_status status);
+void rg_queue_end(struct rg_parcel_queue *queue, enum rg_status status);
 /** The reader is gone: writers get `status`. The first call counts. */
-void rg_queue_stop(struct rg_queue *queue, enum rg_status status);
+void rg_queue_stop(struct rg_parcel_queue *queue, enum rg_status status);
 /** Makes every present and later push (pop) return RG_ERR_CLOSED. */
-void rg_queue_interrupt_push(struct rg_queue *queue);
-void rg_queue_interrupt_pop(struct rg_queue *queue);
+void rg_queue_interrupt_push(struct rg_parcel_queue *queue);
+void rg_queue_interrupt_pop(struct rg_parcel_queue *queue);
 
 #endif

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 
 /* A linker state, as its shadow points to it. */
-struct rg_link {
+struct rg_linker {
     struct rg_jit jit; /* the options of its creation: where the logs go */
     void *result;
 };
 
-static struct rg_link *link_of(CUlinkState state)
+static struct rg_linker *link_of(CUlinkState state)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LINK, (uint64_t)state);
     return shadow ? shadow->link.state : NULL;
@@ -31,7 +31,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!stateOut)
         return CUDA_ERROR_INVALID_VALUE;
-    struct rg_link *link = calloc(1, sizeof *link);
+    struct rg_linker *link = calloc(1, sizeof *link);
     CUlinkState state = (CUlinkState)(link ? rg_handle_create(RG_KIND_LINK) : 0);
     if (!state) {
         free(link);
@@ -76,7 +76,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
                           unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    struct rg_link *link = link_of(state);
+    struct rg_linker *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!data || !size || size > RG_IMAGE_MAX)
@@ -136,7 +136,7 @@ static CUresult fetch(CUlinkState state, unsigned char *to, size_t size)
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    struct rg_link *link = link_of(state);
+    struct rg_linker *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!cubinOut)
@@ -167,7 +167,7 @@ CUresult cuLinkDestroy(CUlinkState state)
     CUresult status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;
-    struct rg_link *link = link_of(state);
+    struct rg_linker *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!rg_handle_orphaned(RG_KIND_LINK, (uint64_t)state)) /* else it went with its context */

@@ -127,7 +127,7 @@ struct rg_green {
 
 struct rg_link_state {
     uint64_t context;
-    struct rg_link *state; /* client/api/link.c */
+    struct rg_linker *state; /* client/api/link.c */
 };
 
 struct rg_shadow {

@@ -20,7 +20,7 @@ struct rg_account {
     bool dirty; /* the facts */
     uint64_t sent;
     bool over;
-    struct rg_meter meter;
+    struct rg_usage_meter meter;
     struct rg_account_part *parts, *last; /* the last one is of this hour */
     uint32_t next_part;
     struct rg_total *user, *project;

@@ -41,7 +41,7 @@ void rg_figures_add(struct rg_figures *to, const struct rg_figures *more)
 }
 
 /* What was added in `elapsed` ns; the meter's total has it afterwards. */
-static struct rg_figures measure(struct rg_meter *meter, const struct rg_figures_sample *sample,
+static struct rg_figures measure(struct rg_usage_meter *meter, const struct rg_figures_sample *sample,
                                  uint64_t elapsed, uint64_t age)
 {
     const struct rg_figures *total = &meter->total;
@@ -78,8 +78,8 @@ static struct rg_figures cut(struct rg_figures *rest, uint64_t part, uint64_t wh
     return first;
 }
 
-unsigned rg_meter_sample(struct rg_meter *meter, const struct rg_figures_sample *sample, uint64_t now_ns,
-                         uint64_t wall_ns, struct rg_figures_slice slices[RG_SLICES_MAX])
+unsigned rg_meter_sample(struct rg_usage_meter *meter, const struct rg_figures_sample *sample,
+                         uint64_t now_ns, uint64_t wall_ns, struct rg_figures_slice slices[RG_SLICES_MAX])
 {
     const uint64_t elapsed = now_ns > meter->measured_ns ? now_ns - meter->measured_ns : 0;
     const uint64_t age = now_ns > meter->began_ns ? now_ns - meter->began_ns : 0;

@@ -33,14 +33,14 @@ struct rg_figures_sample {
 };
 
 /** One session's measurement. Begins as RG_METER_INIT with the time when the session began. */
-struct rg_meter {
+struct rg_usage_meter {
     uint64_t measured_ns;    /* until when, rg_now_ns() */
     struct rg_figures total; /* of the whole session */
     uint64_t byte_ns;        /* of the next byte-second: byte * ns below 10^9 */
     uint64_t began_ns;
 };
 
-#define RG_METER_INIT(now_ns) ((struct rg_meter){.measured_ns = (now_ns), .began_ns = (now_ns)})
+#define RG_METER_INIT(now_ns) ((struct rg_usage_meter){.measured_ns = (now_ns), .began_ns = (now_ns)})
 
 /* More than any machine does in a second: what exceeds it is a worker's invention. */
 #define RG_FIGURES_BYTES_PER_S    (1ull << 42)
@@ -62,8 +62,8 @@ enum { RG_SLICES_MAX = 25 };
  * Measures what was added since the last time, cut at the hours of the wall clock, which says `wall_ns` since 1970 now. Returns how
  * many slices, in their order; the last is of the present hour. Times are divided in proportion, counts belong to the last slice.
  */
-unsigned rg_meter_sample(struct rg_meter *meter, const struct rg_figures_sample *sample, uint64_t now_ns,
-                         uint64_t wall_ns, struct rg_figures_slice slices[RG_SLICES_MAX]);
+unsigned rg_meter_sample(struct rg_usage_meter *meter, const struct rg_figures_sample *sample,
+                         uint64_t now_ns, uint64_t wall_ns, struct rg_figures_slice slices[RG_SLICES_MAX]);
 /** Adds; sums stay at the largest number rather than begin anew, and a peak is the larger of both. */
 void rg_figures_add(struct rg_figures *to, const struct rg_figures *more);
 

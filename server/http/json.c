@@ -75,7 +75,7 @@ json_t *rg_json_reader(const struct rg_view *view)
                                          [RG_READER_OWN] = "own",
                                          [RG_READER_PUBLIC] = "public",
                                          [RG_READER_OPERATOR] = "operator"};
-    const struct rg_reader *reader = &view->reader;
+    const struct rg_snapshot_reader *reader = &view->reader;
     return json_pack("{s:o, s:s, s:b, s:o}", "name", rg_json_text(reader->name), "sees",
                      scopes[reader->scope], "by_cookie", (int)reader->by_cookie, "seconds_left",
                      reader->by_cookie ? number(reader->seconds) : json_null());

@@ -14,7 +14,7 @@
 #define RG_VIEW_LOOK_MS 2000 /* the monitor answers within, or something is wrong with it */
 
 struct rg_view {
-    struct rg_reader reader;
+    struct rg_snapshot_reader reader;
     struct rg_gauges gauges;
     struct rg_driver driver;
     struct rg_history history;

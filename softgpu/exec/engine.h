@@ -90,7 +90,7 @@ struct sg_barrier {
 };
 
 /** Operands and results of the lanes of a warp. */
-struct sg_exchange {
+struct sg_lane_exchange {
     uint64_t value[SG_WARP_SIZE], result[SG_WARP_SIZE];
     uint32_t operation[SG_WARP_SIZE], b[SG_WARP_SIZE], c[SG_WARP_SIZE];
     uint32_t mask[SG_WARP_SIZE]; /* as the lane gave it */
@@ -124,7 +124,7 @@ struct sg_warp {
     uint32_t turns;  /* how often lanes have come back since then */
     struct sg_fiber *lanes[SG_WARP_SIZE];
     struct sg_warp_group groups[SG_WARP_SIZE]; /* lanes that wait, by mask */
-    struct sg_exchange exchange;
+    struct sg_lane_exchange exchange;
 };
 
 struct sg_loop_block;

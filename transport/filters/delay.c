@@ -40,7 +40,7 @@ enum {
 struct delay_conn {
     struct rg_conn head;
     struct rg_delay_options options;
-    struct rg_queue out, in;
+    struct rg_parcel_queue out, in;
     struct rg_delay_link *link;    /* NULL: no limit in common */
     struct rg_delay_flow flows[2]; /* out: the sender's; in: the inbound thread's */
     pthread_t outbound, inbound;

@@ -24,7 +24,7 @@
 enum { QUEUE_BYTES = 8 << 20, BACKLOG = 128 };
 
 struct mem_pair {
-    struct rg_queue queues[2];
+    struct rg_parcel_queue queues[2];
     struct rg_mem_adverts adverts[2]; /* of the end that reads the queue */
     atomic_int ends;                  /* that live */
 };
@@ -32,7 +32,7 @@ struct mem_pair {
 struct mem_conn {
     struct rg_conn head;
     struct mem_pair *pair;
-    struct rg_queue *in, *out;
+    struct rg_parcel_queue *in, *out;
     struct rg_mem_adverts *own, *theirs;
     struct rg_parcel *current; /* the receiver's */
     struct mem_conn *next_waiting;

@@ -38,11 +38,11 @@ static void describe_end(int status, char *why, size_t why_size)
 }
 
 /* `visible`: an assignment of CUDA_VISIBLE_DEVICES, or NULL. */
-static enum rg_status begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, const char *library,
-                            bool soft, char *visible, char *why, size_t why_size)
+static enum rg_status begin(struct rg_driver_probe *probe, struct rg_sandboxes *sandboxes,
+                            const char *library, bool soft, char *visible, char *why, size_t why_size)
 {
     char path[PATH_MAX];
-    *probe = (struct rg_probe){.fd = -1};
+    *probe = (struct rg_driver_probe){.fd = -1};
     if (rg_path_library("probe", path, sizeof path) != RG_OK)
         return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size,
                          "remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
@@ -75,7 +75,7 @@ static enum rg_status begin(struct rg_probe *probe, struct rg_sandboxes *sandbox
     return RG_OK;
 }
 
-static void forget(struct rg_probe *probe)
+static void forget(struct rg_driver_probe *probe)
 {
     probe->pid = 0;
     probe->hangs = false;
@@ -84,7 +84,7 @@ static void forget(struct rg_probe *probe)
 }
 
 /* It has said what it had to say, or was killed. */
-static void finish(struct rg_probe *probe, int *end)
+static void finish(struct rg_driver_probe *probe, int *end)
 {
     close(probe->fd);
     probe->fd = -1;
@@ -93,12 +93,12 @@ static void finish(struct rg_probe *probe, int *end)
         forget(probe);
 }
 
-bool rg_probe_runs(const struct rg_probe *probe)
+bool rg_probe_runs(const struct rg_driver_probe *probe)
 {
     return probe->pid != 0 && !probe->hangs;
 }
 
-void rg_probe_cancel(struct rg_probe *probe)
+void rg_probe_cancel(struct rg_driver_probe *probe)
 {
     int end;
     if (!rg_probe_runs(probe))
@@ -137,7 +137,7 @@ static bool check(struct rg_probe_report *report)
 }
 
 /* Reads what there is. RG_ERR_TIMEOUT: there will be more; else the probe is over, and RG_OK: with a report that is sound. */
-static enum rg_status proceed(struct rg_probe *probe, char *why, size_t why_size)
+static enum rg_status proceed(struct rg_driver_probe *probe, char *why, size_t why_size)
 {
     ssize_t got;
     while ((got = read(probe->fd, (char *)probe->report + probe->used, sizeof *probe->report - probe->used)) >
@@ -185,7 +185,7 @@ struct look {
 static enum rg_status look_once(const struct look *look, char *visible, struct rg_probe_report **out,
                                 char *why, size_t why_size)
 {
-    struct rg_probe run;
+    struct rg_driver_probe run;
     enum rg_status status = begin(&run, look->sandboxes, look->library, look->soft, visible, why, why_size);
     if (status != RG_OK)
         return status;
@@ -347,7 +347,8 @@ enum rg_status rg_driver_find(const char *wanted, struct rg_sandboxes *sandboxes
     return RG_OK;
 }
 
-bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, const struct rg_driver *driver)
+bool rg_probe_begin(struct rg_driver_probe *probe, struct rg_sandboxes *sandboxes,
+                    const struct rg_driver *driver)
 {
     char why[RG_CONTROL_REASON] = "";
     if (probe->hangs && waitpid(probe->pid, NULL, WNOHANG) == 0) {
@@ -375,7 +376,7 @@ static void take_over(const struct rg_probe_report *report, struct rg_driver *dr
     driver->machine = now->machine;
 }
 
-enum rg_status rg_probe_continue(struct rg_probe *probe, struct rg_driver *driver)
+enum rg_status rg_probe_continue(struct rg_driver_probe *probe, struct rg_driver *driver)
 {
     char why[RG_CONTROL_REASON] = "there are not as many as there were";
     enum rg_status status = proceed(probe, why, sizeof why);

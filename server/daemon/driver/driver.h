@@ -43,7 +43,7 @@ struct rg_probe_report {
 };
 
 /** A probe that runs. Starts zeroed. */
-struct rg_probe {
+struct rg_driver_probe {
     pid_t pid; /* 0: none */
     int fd;
     uint64_t deadline_ns;
@@ -67,16 +67,16 @@ RG_MUST_CHECK enum rg_status rg_driver_find(const char *wanted, struct rg_sandbo
 bool rg_driver_is_own(const struct rg_driver *driver);
 
 /** Starts a look at a driver that was found. False: it was said why not. */
-RG_MUST_CHECK bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes,
+RG_MUST_CHECK bool rg_probe_begin(struct rg_driver_probe *probe, struct rg_sandboxes *sandboxes,
                                   const struct rg_driver *driver);
 /** Whether one is under way. */
-bool rg_probe_runs(const struct rg_probe *probe);
+bool rg_probe_runs(const struct rg_driver_probe *probe);
 /**
  * After probe->fd polls readable, or its deadline: RG_ERR_TIMEOUT if it goes on. Otherwise it is over: RG_OK with the devices'
  * free memory and the machine's state taken over into `driver`; anything else: it was said why not.
  */
-RG_MUST_CHECK enum rg_status rg_probe_continue(struct rg_probe *probe, struct rg_driver *driver);
+RG_MUST_CHECK enum rg_status rg_probe_continue(struct rg_driver_probe *probe, struct rg_driver *driver);
 /** Ends one that runs. */
-void rg_probe_cancel(struct rg_probe *probe);
+void rg_probe_cancel(struct rg_driver_probe *probe);
 
 #endif

@@ -28,7 +28,7 @@ struct rg_monitor {
     int board_fd;
     struct rg_sandboxes *sandboxes;
     struct rg_driver driver; /* as it was found; the board has it as it is now */
-    struct rg_probe probe;
+    struct rg_driver_probe probe;
     uint64_t probers[RG_MONITOR_PROBERS_MAX]; /* numbers of the questions that wait for it */
     unsigned n_probers;
     struct rg_manager_process manager;

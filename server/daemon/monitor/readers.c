@@ -18,7 +18,7 @@
 /* Somebody, as far as this question is concerned. */
 struct reading {
     struct rg_who who;
-    struct rg_reader reader;
+    struct rg_snapshot_reader reader;
     const struct rg_login *login; /* NULL: not by a cookie */
 };
 

@@ -17,7 +17,7 @@ enum rg_reader_scope {
     RG_READER_OPERATOR,    /* everything */
 };
 
-struct rg_reader {
+struct rg_snapshot_reader {
     enum rg_reader_scope scope;
     bool by_cookie;             /* so that actions need the other half */
     char name[RG_CONTROL_TEXT]; /* "": nobody was proved */
@@ -32,7 +32,7 @@ struct rg_snapshot_session {
 };
 
 struct rg_snapshot {
-    struct rg_reader reader;
+    struct rg_snapshot_reader reader;
     struct rg_gauges gauges;
     struct rg_driver driver;
     struct rg_history history;

@@ -8,7 +8,7 @@
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/module/module.h"
 
-CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *options, void **values)
+CUresult sg_jit_options(struct sg_load_options *jit, unsigned n, const CUjit_option *options, void **values)
 {
     memset(jit, 0, sizeof *jit);
     jit->started = rg_now_ns();
@@ -52,7 +52,7 @@ static size_t write_log(char *buffer, size_t size, const char *text, size_t leng
     return n > 0 ? n + 1 : 0;
 }
 
-void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool failed)
+void sg_jit_report(const struct sg_load_options *jit, const struct sg_text *log, bool failed)
 {
     const char *text = log->data != NULL ? log->data : "";
     size_t length = strlen(text);

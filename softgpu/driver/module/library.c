@@ -163,7 +163,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
 static CUresult load(CUlibrary *out, const void *data, unsigned n_jit, const CUjit_option *jit_options,
                      void **jit_values, unsigned n, const CUlibraryOption *options, void **values)
 {
-    struct sg_jit jit;
+    struct sg_load_options jit;
     RG_TRY(sg_enter());
     if (out == NULL || data == NULL || (n > 0 && options == NULL))
         return CUDA_ERROR_INVALID_VALUE;

@@ -16,7 +16,7 @@
 struct link_state {
     struct sg_object object;
     pthread_mutex_t lock;
-    struct sg_jit jit;
+    struct sg_load_options jit;
     struct sg_sources sources;
     void *image; /* given out by cuLinkComplete; lives until the state is destroyed */
 };
@@ -36,7 +36,7 @@ CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **values, C
     RG_TRY(sg_enter_context(&context));
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sg_jit jit;
+    struct sg_load_options jit;
     RG_TRY(sg_jit_options(&jit, n, options, values));
     struct link_state *state = calloc(1, sizeof *state);
     if (state == NULL)
@@ -81,7 +81,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
                           unsigned int n, CUjit_option *options, void **values)
 {
     struct sg_context *context;
-    struct sg_jit jit;
+    struct sg_load_options jit;
     (void)name;
     SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);

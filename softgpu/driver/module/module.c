@@ -143,7 +143,7 @@ void sg_modules_drop_context(struct sg_context *context)
 static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_option *options, void **values)
 {
     struct sg_context *context;
-    struct sg_jit jit;
+    struct sg_load_options jit;
     RG_TRY(sg_enter_context(&context));
     if (out == NULL || data == NULL)
         return CUDA_ERROR_INVALID_VALUE;

@@ -99,7 +99,7 @@ struct sg_kernel_object {
 };
 
 /* Options of loading calls, taken apart. */
-struct sg_jit {
+struct sg_load_options {
     char *error_log, *info_log;
     size_t error_size, info_size;
     void **error_size_out, **info_size_out; /* where the bytes written are reported */
@@ -108,9 +108,9 @@ struct sg_jit {
 };
 
 /** Takes apart what a load was given; where the results go is kept in `jit`. */
-CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *options, void **values);
+CUresult sg_jit_options(struct sg_load_options *jit, unsigned n, const CUjit_option *options, void **values);
 /** Reports the log through the options: the error log if `failed`, and the sizes in any case. */
-void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool failed);
+void sg_jit_report(const struct sg_load_options *jit, const struct sg_text *log, bool failed);
 
 /** Makes this line the log; the log stays as it was if there is no memory. */
 void sg_log_say(struct sg_text *log, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -178,7 +178,7 @@ static struct sg_child *new_child(struct sg_parent *parent, enum sg_child_kind k
     return child;
 }
 
-int sg_child_transfer(struct sg_parent *parent, const struct sg_transfer *transfer, uint64_t block,
+int sg_child_transfer(struct sg_parent *parent, const struct sg_child_copy *transfer, uint64_t block,
                       uint64_t stream)
 {
     struct sg_child *child = new_child(parent, CHILD_TRANSFER);

@@ -53,7 +53,7 @@ struct sg_family {
 };
 
 /** What a child does in its stream beside running a grid: `width` bytes in `height` rows. */
-struct sg_transfer {
+struct sg_child_copy {
     void *to;
     const void *from; /* NULL: `value` is written */
     uint64_t to_pitch, from_pitch, width, height;
@@ -80,7 +80,7 @@ void sg_child_put_back(struct sg_parent *parent, struct sg_child *child);
  */
 /** The child is gone afterwards, whether it could be submitted or not. */
 int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream);
-int sg_child_transfer(struct sg_parent *parent, const struct sg_transfer *transfer, uint64_t block,
+int sg_child_transfer(struct sg_parent *parent, const struct sg_child_copy *transfer, uint64_t block,
                       uint64_t stream);
 int sg_child_record(struct sg_parent *parent, uint64_t event, uint64_t block, uint64_t stream);
 int sg_child_wait(struct sg_parent *parent, uint64_t event, uint64_t block, uint64_t stream);

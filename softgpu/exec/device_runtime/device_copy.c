@@ -13,7 +13,7 @@ static bool reachable(const struct sg_runtime_call *call, const void *address, u
     return sg_heap_holds(at, size) || call->services->reachable(at, size, write);
 }
 
-static int transfer(const struct sg_runtime_call *call, const struct sg_transfer *t, uint64_t stream)
+static int transfer(const struct sg_runtime_call *call, const struct sg_child_copy *t, uint64_t stream)
 {
     if (!t->width || !t->height)
         return SG_CUDA_SUCCESS;
@@ -25,7 +25,7 @@ static int transfer(const struct sg_runtime_call *call, const struct sg_transfer
     return sg_child_transfer(call->parent, t, call->block, stream);
 }
 
-static int copy(const struct sg_runtime_call *call, const struct sg_transfer *t, unsigned kind,
+static int copy(const struct sg_runtime_call *call, const struct sg_child_copy *t, unsigned kind,
                 unsigned stream)
 {
     enum { DEVICE_TO_DEVICE = 3, DEFAULT = 4 };
@@ -38,39 +38,39 @@ static int copy(const struct sg_runtime_call *call, const struct sg_transfer *t,
 
 int sg_runtime_copy_1d(const struct sg_runtime_call *call)
 {
-    const struct sg_transfer t = {.to = sg_runtime_pointer(call, 0),
-                                  .from = sg_runtime_pointer(call, 1),
-                                  .width = sg_runtime_number(call, 2),
-                                  .height = 1};
+    const struct sg_child_copy t = {.to = sg_runtime_pointer(call, 0),
+                                    .from = sg_runtime_pointer(call, 1),
+                                    .width = sg_runtime_number(call, 2),
+                                    .height = 1};
     return copy(call, &t, 3, 4);
 }
 
 int sg_runtime_copy_2d(const struct sg_runtime_call *call)
 {
-    const struct sg_transfer t = {.to = sg_runtime_pointer(call, 0),
-                                  .to_pitch = sg_runtime_number(call, 1),
-                                  .from = sg_runtime_pointer(call, 2),
-                                  .from_pitch = sg_runtime_number(call, 3),
-                                  .width = sg_runtime_number(call, 4),
-                                  .height = sg_runtime_number(call, 5)};
+    const struct sg_child_copy t = {.to = sg_runtime_pointer(call, 0),
+                                    .to_pitch = sg_runtime_number(call, 1),
+                                    .from = sg_runtime_pointer(call, 2),
+                                    .from_pitch = sg_runtime_number(call, 3),
+                                    .width = sg_runtime_number(call, 4),
+                                    .height = sg_runtime_number(call, 5)};
     return copy(call, &t, 6, 7);
 }
 
 int sg_runtime_set_1d(const struct sg_runtime_call *call)
 {
-    const struct sg_transfer t = {.to = sg_runtime_pointer(call, 0),
-                                  .value = (unsigned char)sg_runtime_word(call, 1),
-                                  .width = sg_runtime_number(call, 2),
-                                  .height = 1};
+    const struct sg_child_copy t = {.to = sg_runtime_pointer(call, 0),
+                                    .value = (unsigned char)sg_runtime_word(call, 1),
+                                    .width = sg_runtime_number(call, 2),
+                                    .height = 1};
     return transfer(call, &t, sg_runtime_number(call, 3));
 }
 
 int sg_runtime_set_2d(const struct sg_runtime_call *call)
 {
-    const struct sg_transfer t = {.to = sg_runtime_pointer(call, 0),
-                                  .to_pitch = sg_runtime_number(call, 1),
-                                  .value = (unsigned char)sg_runtime_word(call, 2),
-                                  .width = sg_runtime_number(call, 3),
-                                  .height = sg_runtime_number(call, 4)};
+    const struct sg_child_copy t = {.to = sg_runtime_pointer(call, 0),
+                                    .to_pitch = sg_runtime_number(call, 1),
+                                    .value = (unsigned char)sg_runtime_word(call, 2),
+                                    .width = sg_runtime_number(call, 3),
+                                    .height = sg_runtime_number(call, 4)};
     return transfer(call, &t, sg_runtime_number(call, 5));
 }

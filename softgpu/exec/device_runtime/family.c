@@ -183,7 +183,7 @@ static void run_grid(struct sg_child *child)
     }
 }
 
-static void run_transfer(const struct sg_transfer *transfer)
+static void run_transfer(const struct sg_child_copy *transfer)
 {
     unsigned char *to = transfer->to;
     const unsigned char *from = transfer->from;

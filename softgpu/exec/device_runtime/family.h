@@ -23,7 +23,7 @@ struct sg_child {
     struct sg_child_event *recorded; /* of a record */
     struct sg_child *waiters;        /* for the record, through next_waiter */
     struct sg_child *next_waiter;
-    struct sg_transfer transfer;
+    struct sg_child_copy transfer;
     struct sg_launch launch;
     struct sg_parent own;  /* of a grid */
     unsigned char *params; /* behind the child; guarded, where kernels can reach, and of mapped_size bytes */

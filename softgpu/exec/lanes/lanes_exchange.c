@@ -149,7 +149,7 @@ static bool at_one_point(const struct sg_run *run, uint32_t warp)
 }
 
 /** What lanes, none of which is at a point of matrices, came by; false: to no more than be together. */
-static bool gather(const struct sg_run *run, uint32_t warp, uint32_t lanes, struct sg_exchange *x)
+static bool gather(const struct sg_run *run, uint32_t warp, uint32_t lanes, struct sg_lane_exchange *x)
 {
     const struct sg_loop_block *m = run->loop;
     bool any = false;
@@ -171,7 +171,7 @@ static bool gather(const struct sg_run *run, uint32_t warp, uint32_t lanes, stru
     return any;
 }
 
-static void scatter(struct sg_loop_block *m, uint32_t warp, uint32_t lanes, const struct sg_exchange *x)
+static void scatter(struct sg_loop_block *m, uint32_t warp, uint32_t lanes, const struct sg_lane_exchange *x)
 {
     SG_FOR_LANES(lane, lanes)
     {
@@ -183,7 +183,7 @@ static void scatter(struct sg_loop_block *m, uint32_t warp, uint32_t lanes, cons
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group)
 {
     struct sg_loop_block *m = run->loop;
-    struct sg_exchange x;
+    struct sg_lane_exchange x;
     if (group == SG_ALL_LANES && at_one_point(run, warp) &&
         sg_lanes_is_even_shuffle(sg_lanes_point(run, warp * SG_WARP_SIZE))) {
         sg_lanes_shuffle_warp(m, sg_lanes_point(run, warp * SG_WARP_SIZE), warp);
@@ -198,7 +198,7 @@ void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group)
 
 void sg_lanes_exchange_each(const struct sg_run *run, uint32_t warp, uint32_t here, uint32_t lanes)
 {
-    struct sg_exchange x;
+    struct sg_lane_exchange x;
     if (!gather(run, warp, here, &x))
         return;
     sg_exchange_resolve_each(&x, here, lanes);

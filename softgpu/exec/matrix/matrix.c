@@ -139,7 +139,7 @@ void sg_matrix_resolve_same(struct sg_matrix_scratch *scratch, struct sg_matrix_
     }
 }
 
-void sg_matrix_resolve(const struct sg_exchange *x, uint32_t group)
+void sg_matrix_resolve(const struct sg_lane_exchange *x, uint32_t group)
 {
     struct sg_matrix_scratch *scratch = sg_current_slot->matrices;
     while (group) {

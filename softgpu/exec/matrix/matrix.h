@@ -81,7 +81,7 @@ float sg_matrix_from_half(uint32_t half);
 uint32_t sg_matrix_to_half(float value);
 
 /** Works on the requests (struct sg_matrix_request) that the lanes of `group` brought as their values. */
-void sg_matrix_resolve(const struct sg_exchange *exchange, uint32_t group);
+void sg_matrix_resolve(const struct sg_lane_exchange *exchange, uint32_t group);
 /** The scratch of the slot that runs the calling thread, or NULL where there is no memory. */
 struct sg_matrix_scratch *sg_matrix_scratch_get(struct sg_slot *slot);
 /** Does what lanes ask for, all of the same kind; a lane without request is NULL. */

@@ -6,7 +6,7 @@
 #include "softgpu/exec/warp/exchange.h"
 #include "softgpu/exec/matrix/matrix.h"
 
-static void shuffle(struct sg_exchange *x, uint32_t group, uint32_t mode)
+static void shuffle(struct sg_lane_exchange *x, uint32_t group, uint32_t mode)
 {
     SG_FOR_LANES(lane, group)
     {
@@ -41,7 +41,7 @@ static void shuffle(struct sg_exchange *x, uint32_t group, uint32_t mode)
 }
 
 /** What the lanes `of` vote. */
-static uint32_t result_of_vote(const struct sg_exchange *x, uint32_t of, uint32_t mode)
+static uint32_t result_of_vote(const struct sg_lane_exchange *x, uint32_t of, uint32_t mode)
 {
     uint32_t ballot = 0;
     SG_FOR_LANES(lane, of)
@@ -52,14 +52,14 @@ static uint32_t result_of_vote(const struct sg_exchange *x, uint32_t of, uint32_
                        : ballot;
 }
 
-static void vote(struct sg_exchange *x, uint32_t group, uint32_t mode)
+static void vote(struct sg_lane_exchange *x, uint32_t group, uint32_t mode)
 {
     uint32_t result = result_of_vote(x, group, mode);
     SG_FOR_LANES(lane, group)
     x->result[lane] = result;
 }
 
-static void match_any(struct sg_exchange *x, uint32_t group)
+static void match_any(struct sg_lane_exchange *x, uint32_t group)
 {
     uint32_t todo = group;
     while (todo) {
@@ -73,7 +73,7 @@ static void match_any(struct sg_exchange *x, uint32_t group)
     }
 }
 
-static void match_all(struct sg_exchange *x, uint32_t group)
+static void match_all(struct sg_lane_exchange *x, uint32_t group)
 {
     uint64_t value = x->value[__builtin_ctz(group)];
     bool equal = true;
@@ -83,7 +83,7 @@ static void match_all(struct sg_exchange *x, uint32_t group)
     x->result[lane] = equal ? group | 1ull << 32 : 0;
 }
 
-static void reduce(struct sg_exchange *x, uint32_t group, uint32_t mode)
+static void reduce(struct sg_lane_exchange *x, uint32_t group, uint32_t mode)
 {
     uint32_t result = (uint32_t)x->value[__builtin_ctz(group)];
     SG_FOR_LANES(lane, group & (group - 1))
@@ -120,7 +120,7 @@ static void reduce(struct sg_exchange *x, uint32_t group, uint32_t mode)
     x->result[lane] = result;
 }
 
-void sg_exchange_resolve(struct sg_exchange *x, uint32_t group)
+void sg_exchange_resolve(struct sg_lane_exchange *x, uint32_t group)
 {
     for (uint32_t todo = group; todo;) {
         uint32_t operation = x->operation[__builtin_ctz(todo)], mode = operation & 255, same = 0;
@@ -152,7 +152,7 @@ void sg_exchange_resolve(struct sg_exchange *x, uint32_t group)
     }
 }
 
-void sg_exchange_resolve_each(struct sg_exchange *x, uint32_t here, uint32_t lanes)
+void sg_exchange_resolve_each(struct sg_lane_exchange *x, uint32_t here, uint32_t lanes)
 {
     SG_FOR_LANES(lane, lanes)
     {
@@ -160,7 +160,7 @@ void sg_exchange_resolve_each(struct sg_exchange *x, uint32_t here, uint32_t lan
         if (x->operation[lane] >> 8 == SG_EXCHANGE_VOTE) {
             x->result[lane] = result_of_vote(x, of, x->operation[lane] & 255);
         } else {
-            struct sg_exchange own = *x;
+            struct sg_lane_exchange own = *x;
             sg_exchange_resolve(&own, of | 1u << lane);
             x->result[lane] = own.result[lane];
         }

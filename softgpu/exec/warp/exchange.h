@@ -7,12 +7,12 @@
 #include "softgpu/exec/engine.h"
 
 /** Computes the results of all lanes of a complete group. */
-void sg_exchange_resolve(struct sg_exchange *exchange, uint32_t group);
+void sg_exchange_resolve(struct sg_lane_exchange *exchange, uint32_t group);
 /**
  * Lanes whose masks disagree, which CUDA leaves undefined, get what they get on GPUs where they have
  * converged: each of `lanes` the result of the lanes in its own mask. Those and all that they name are among
  * `here`, come by one operation.
  */
-void sg_exchange_resolve_each(struct sg_exchange *exchange, uint32_t here, uint32_t lanes);
+void sg_exchange_resolve_each(struct sg_lane_exchange *exchange, uint32_t here, uint32_t lanes);
 
 #endif

@@ -27,7 +27,7 @@
 #include <string.h>
 
 /** Those of `lanes` that came by the same operation as `lane`. */
-static uint32_t same_operation(const struct sg_exchange *x, uint32_t lanes, uint32_t lane)
+static uint32_t same_operation(const struct sg_lane_exchange *x, uint32_t lanes, uint32_t lane)
 {
     uint32_t same = 0;
     SG_FOR_LANES(other, lanes)
@@ -144,7 +144,7 @@ void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp)
 
 static bool rescue(struct sg_run *run, struct sg_warp *warp)
 {
-    struct sg_exchange *x = &warp->exchange;
+    struct sg_lane_exchange *x = &warp->exchange;
     uint32_t waiting = 0, rescued = 0;
     for (uint32_t i = 0; i < warp->n_groups; i++)
         waiting |= warp->groups[i].arrived;

@@ -21,7 +21,7 @@ static bool are_zero(const struct rg_figures *figures)
 
 Test(figures, held_is_time_times_gpus)
 {
-    struct rg_meter meter = RG_METER_INIT(5 * SECOND);
+    struct rg_usage_meter meter = RG_METER_INIT(5 * SECOND);
     cr_assert_eq(rg_meter_sample(&meter, &two_gpus, 8 * SECOND, WALL + 10 * SECOND, slices), 1);
     cr_expect_eq(slices[0].hour, 490000);
     cr_expect_eq(slices[0].figures.held_ns, 6 * SECOND);
@@ -32,7 +32,7 @@ Test(figures, held_is_time_times_gpus)
 
 Test(figures, what_a_worker_says_is_bounded)
 {
-    struct rg_meter meter = RG_METER_INIT(0);
+    struct rg_usage_meter meter = RG_METER_INIT(0);
     struct rg_figures_sample sample = two_gpus;
     sample.busy_ns = UINT64_MAX;
     sample.bytes_in = sample.bytes_out = sample.launches = UINT64_MAX;
@@ -51,7 +51,7 @@ Test(figures, what_a_worker_says_is_bounded)
 
 Test(figures, counters_are_exact)
 {
-    struct rg_meter meter = RG_METER_INIT(0);
+    struct rg_usage_meter meter = RG_METER_INIT(0);
     struct rg_figures_sample sample = two_gpus;
     sample.bytes_in = 12345;
     sample.launches = 7;
@@ -66,7 +66,7 @@ Test(figures, counters_are_exact)
 
 Test(figures, granted_memory_counts_rather_than_used)
 {
-    struct rg_meter meter = RG_METER_INIT(0);
+    struct rg_usage_meter meter = RG_METER_INIT(0);
     struct rg_figures_sample sample = two_gpus;
     sample.granted_bytes = 600;
     sample.used_bytes = 10;
@@ -76,7 +76,7 @@ Test(figures, granted_memory_counts_rather_than_used)
 
 Test(figures, byte_seconds_lose_nothing_to_rounding)
 {
-    struct rg_meter meter = RG_METER_INIT(0);
+    struct rg_usage_meter meter = RG_METER_INIT(0);
     struct rg_figures_sample sample = two_gpus;
     sample.granted_bytes = 3;
     for (int i = 1; i <= 1000; i++)
@@ -86,7 +86,7 @@ Test(figures, byte_seconds_lose_nothing_to_rounding)
 
 Test(figures, an_hour_ends)
 {
-    struct rg_meter meter = RG_METER_INIT(0);
+    struct rg_usage_meter meter = RG_METER_INIT(0);
     struct rg_figures_sample sample = two_gpus;
     sample.busy_ns = 8 * SECOND;
     sample.launches = 9;
@@ -107,7 +107,7 @@ Test(figures, an_hour_ends)
 
 Test(figures, a_monitor_that_was_stopped_for_days)
 {
-    struct rg_meter meter = RG_METER_INIT(0);
+    struct rg_usage_meter meter = RG_METER_INIT(0);
     uint64_t sum = 0;
     const unsigned n = rg_meter_sample(&meter, &two_gpus, 100 * HOUR, WALL + HOUR / 2, slices);
     cr_assert_eq(n, RG_SLICES_MAX);
@@ -123,7 +123,7 @@ Test(figures, clocks_that_jump)
 {
     static const uint64_t walls[] = {WALL, 0, UINT64_MAX, 1, WALL + 1, UINT64_MAX - 1, WALL - 100 * HOUR,
                                      WALL};
-    struct rg_meter meter = RG_METER_INIT(0);
+    struct rg_usage_meter meter = RG_METER_INIT(0);
     uint64_t sum = 0;
     for (unsigned i = 0; i < sizeof walls / sizeof *walls; i++) {
         const unsigned n = rg_meter_sample(&meter, &two_gpus, (i + 1) * SECOND, walls[i], slices);
