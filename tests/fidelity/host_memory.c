@@ -169,6 +169,7 @@ static void sets_and_copies(void)
     static unsigned char source[SIZE];
     TRY(cuMemAllocHost_v2(&h, SIZE));
     TRY(cuMemAllocManaged(&p, SIZE, CU_MEM_ATTACH_GLOBAL));
+    q = 0; /* where there is no memory, the next calls are for no address: not for one that may be in use again */
     TRY(cuMemAlloc_v2(&q, SIZE));
     TRY(cuMemsetD8_v2(q, 9, SIZE));
     memset(source, 7, SIZE);
@@ -329,6 +330,7 @@ static void variables(void)
     TRY(cuLibraryGetManaged(NULL, NULL, l, "both"));
     ((unsigned *)(uintptr_t)both)[0] = 9; /* and then the variable is gone */
     TRY(cuLibraryUnload(l));
+    q = 0;
     TRY(cuMemAlloc_v2(&q, SIZE));
     TRY(cuMemsetD8_v2(q, 1, SIZE));
     TRY(cuCtxSynchronize());
