@@ -17,7 +17,9 @@
 
 static inline struct rg_pace *rg_pace_of(struct rg_thread *thread, CUstream stream)
 {
-    return &thread->timeline.paces[(uintptr_t)stream % RG_PACES];
+    const uintptr_t name = (uintptr_t)
+        stream; /* created ones differ from bit 4 on (kinds.h), the default streams in bits 0 and 1 */
+    return &thread->timeline.paces[(name >> 4 ^ name) % RG_PACES];
 }
 
 /** The end of a step, or another stream than before. */

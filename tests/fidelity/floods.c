@@ -4,7 +4,9 @@
  * device has room for, into a stream that waits for another thread, holds up nothing that this one does before, and
  * nothing where it waits for its work by itself.
  *
- *   floods CALLS
+ *   floods CALLS [gates|two-streams]
+ *
+ * gates: also that thread, which takes more room than a device may have for a context; two-streams: only that, by turns into two streams.
  */
 #include "must.h"
 #include "tests/add_kernel.h"
@@ -14,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static const char ptx[] = ADD_KERNEL;
@@ -104,7 +107,7 @@ static void start_with_little(void)
 }
 
 struct flood {
-    CUstream stream;
+    CUstream stream, second; /* by turns, if there is a second one */
     CUdeviceptr memory;
     CUevent event; /* other work goes with the launches */
     atomic_int launched;
@@ -114,8 +117,8 @@ static void *launch_many(void *argument)
 {
     struct flood *flood = argument;
     CHECK(cuCtxSetCurrent(context));
-    for (int i = 0; i < 2 * ROOM; i++) {
-        CHECK(add(flood->memory, 1, flood->stream));
+    for (int i = 0; i < 4 * ROOM; i++) {
+        CHECK(add(flood->memory, 1, flood->second && i % 2 ? flood->second : flood->stream));
         if (flood->event && i % 3 == 0)
             CHECK(cuEventRecord(flood->event, flood->stream));
         atomic_store(&flood->launched, i);
@@ -156,9 +159,9 @@ static void do_other_things(CUdeviceptr memory)
     printf("beside a flood: %u\n", back);
 }
 
-static void flood_behind_a_gate(CUstream stream, CUevent event)
+static void flood_behind_a_gate(CUstream stream, CUstream second, CUevent event)
 {
-    struct flood flood = {.stream = stream, .event = event};
+    struct flood flood = {.stream = stream, .second = second, .event = event};
     CUdeviceptr gate, other;
     pthread_t thread;
     unsigned sum = 0;
@@ -169,6 +172,8 @@ static void flood_behind_a_gate(CUstream stream, CUevent event)
     CHECK(cuMemsetD32_v2(flood.memory, 0, 1));
     CHECK(cuCtxSynchronize());
     CHECK(cuStreamWaitValue32_v2(stream, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+    if (second)
+        CHECK(cuStreamWaitValue32_v2(second, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
     if (pthread_create(&thread, NULL, launch_many, &flood) != 0)
         exit(2);
     let_it_fill(&flood);
@@ -177,7 +182,7 @@ static void flood_behind_a_gate(CUstream stream, CUevent event)
     CHECK(cuStreamCreate(&opens, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamWriteValue32_v2(opens, gate, 1, 0));
     pthread_join(thread, NULL);
-    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuCtxSynchronize());
     CHECK(cuMemcpyDtoH_v2(&sum, flood.memory, sizeof sum));
     printf("launched by another thread: %u\n", sum);
     CHECK(cuStreamDestroy_v2(opens));
@@ -238,14 +243,23 @@ int main(int argc, char **argv)
     CHECK(cuModuleGetFunction(&function, module, "add"));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc_v2(&memory, 4));
+    const char *more = argc > 2 ? argv[2] : "";
+    if (strcmp(more, "two-streams") == 0) {
+        CUstream second;
+        CHECK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+        flood_behind_a_gate(stream, second, NULL);
+        return 0;
+    }
     start_with_little();
     allocate();
     copy(stream, memory);
     ask(stream, memory);
-    flood_behind_a_gate(stream, NULL);
     CUevent event;
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    flood_behind_a_gate(stream, event);
+    if (strcmp(more, "gates") == 0) {
+        flood_behind_a_gate(stream, NULL, NULL);
+        flood_behind_a_gate(stream, NULL, event);
+    }
     record_between_launches(stream, memory, event);
     CHECK(cuEventDestroy_v2(event));
     fail(stream);
