@@ -14,6 +14,7 @@
 #include "client/multiserver/cross_fence.h"
 #include "client/multiserver/proxy.h"
 #include "client/prealloc/prealloc.h"
+#include "client/timeline/pace.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
 #include "common/cuda/graph/graph.h"
@@ -211,6 +212,7 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t va
     if (rg_capture_takes(stream))
         return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags, stream);
     RG_TRY(begin_wait(&proxy, stream, addr, 4, flags));
+    rg_pace_gate();
     return rg_proxy_end(&proxy, rg_op_cuStreamWaitValue32_v2(proxy.stream, addr, value, flags));
 }
 
@@ -221,6 +223,7 @@ CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t va
     if (rg_capture_takes(stream))
         return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags, stream);
     RG_TRY(begin_wait(&proxy, stream, addr, 8, flags));
+    rg_pace_gate();
     return rg_proxy_end(&proxy, rg_op_cuStreamWaitValue64_v2(proxy.stream, addr, value, flags));
 }
 
@@ -256,6 +259,7 @@ static CUresult batch(CUstream stream, unsigned count, CUstreamBatchMemOpParams 
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
         return rg_capture_memops(operations, count, flags, stream);
+    rg_pace_gate();
     if (!rg_several_servers())
         return put(stream, count, operations, flags);
     for (unsigned i = 0; i < count; i++)
@@ -289,6 +293,7 @@ static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback c
                                       callback, stream, user);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_pace_gate();
     CUresult status = rg_op_rgHostCall(rg_effective_stream(stream), id, callback != NULL);
     if (status != CUDA_SUCCESS)
         rg_transfer_cancel(id);
@@ -317,6 +322,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_wait(hEvent, hStream, Flags, &captured))
         return captured;
+    rg_pace_may_gate();
     const bool apart = rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent),
                                        rg_home_of(RG_KIND_STREAM, (uint64_t)hStream));
     return rg_timeline_told(hEvent, apart ? rg_cross_fence_wait_event(hStream, hEvent, Flags)

@@ -23,6 +23,8 @@
 #define PAUSE_LEAST_NS 20000u
 #define PAUSE_MOST_NS  500000u
 
+atomic_uint rg_pace_gates;
+
 /* Has the worker tell when the stream has done all that it has now. False: it cannot be told. */
 static bool set_mark(struct rg_pace *pace, struct rg_context *context)
 {
@@ -143,12 +145,30 @@ static void end_step(struct rg_pace *pace, struct rg_context *context)
         wait_for_device(pace, context);
 }
 
+/*
+ * What is behind the gate is counted anew: what was put before it is done whether or not it opens. Where steps are the least already, no
+ * more can be in the stream than there is room for.
+ */
+static bool pass_gate(struct rg_pace *pace)
+{
+    const unsigned gates = atomic_load_explicit(&rg_pace_gates, memory_order_relaxed);
+    const bool grown = pace->gates != gates && pace->step > STEP_LEAST;
+    pace->gates = gates;
+    return grown;
+}
+
 void rg_pace_step(struct rg_pace *pace, CUstream stream, uint64_t handle)
 {
     struct rg_context *context = rg_timeline_told_of(handle);
-    if (pace->stream != stream || pace->context != handle || !pace->step) {
+    if (pace->stream != stream || pace->context != handle || !pace->step || pass_gate(pace)) {
         *pace = (struct rg_pace){.stream = stream, .context = handle, .step = STEP_LEAST};
-    } else if (context) {
+        (void)pass_gate(pace);
+        pace->left = pace->step;
+        return;
+    }
+    if (pace->left > 0)
+        return;
+    if (context) {
         pace->calls += (uint64_t)(pace->step - pace->left);
         pace->left = INT_MAX; /* what a signal handler launches meanwhile ends no step */
         end_step(pace, context);

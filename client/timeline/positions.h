@@ -44,8 +44,9 @@ struct rg_context_timeline {
     struct rg_stream_timeline legacy;
 };
 
-#define RG_PACES      4 /* streams of a thread that are counted at a time */
-#define RG_PACE_STEPS 10
+#define RG_PACES       32 /* streams of a thread that are counted at a time */
+#define RG_PACE_PLACES 8  /* where one of them may be */
+#define RG_PACE_STEPS  10
 
 /** How far a thread has run ahead in a stream (pace.h). The thread's own. */
 struct rg_pace {
@@ -54,6 +55,7 @@ struct rg_pace {
     int left;         /* calls of this step */
     int step;         /* calls in one */
     bool alone;       /* the program has no other threads */
+    unsigned gates;   /* that it knows of (rg_pace_gates) */
     uint64_t calls;   /* put into the stream, ever */
     uint64_t done;    /* so many are known to be done */
     uint64_t ends[2]; /* of the last step: its position, and calls by then */

@@ -128,7 +128,7 @@ void rg_timeline_work(const struct rg_call *call, CUstream stream)
 {
     struct rg_timeline *session = &call->session->timeline;
     struct rg_stream_timeline *timeline = created(stream);
-    struct rg_pace *pace = rg_pace_of(call->thread, stream);
+    struct rg_pace *pace = rg_pace_of(call->thread, stream, call->context);
     const uint64_t at = call->position;
     pace->left -= pace->stream == stream;
     const bool legacy = (uintptr_t)stream <= (uintptr_t)CU_STREAM_LEGACY;

@@ -4,9 +4,10 @@
  * device has room for, into a stream that waits for another thread, holds up nothing that this one does before, and
  * nothing where it waits for its work by itself.
  *
- *   floods CALLS [gates|two-streams]
+ *   floods CALLS [gates|two-streams|streams]
  *
- * gates: also that thread, which takes more room than a device may have for a context; two-streams: only that, by turns into two streams.
+ * gates: also that thread, which takes more room than a device may have for a context; two-streams: only that, by turns into two streams;
+ * streams: only that, by turns into eight, and after work that was done as fast as it was launched.
  */
 #include "must.h"
 #include "tests/add_kernel.h"
@@ -106,8 +107,12 @@ static void start_with_little(void)
     pthread_attr_destroy(&attributes);
 }
 
+enum { STREAMS = 8, WARM = 100 * ROOM };
+
 struct flood {
-    CUstream stream, second; /* by turns, if there is a second one */
+    CUstream streams[STREAMS]; /* by turns */
+    int n, before;             /* so many launches go before it */
+    CUdeviceptr gate;
     CUdeviceptr memory;
     CUevent event; /* other work goes with the launches */
     atomic_int launched;
@@ -117,11 +122,16 @@ static void *launch_many(void *argument)
 {
     struct flood *flood = argument;
     CHECK(cuCtxSetCurrent(context));
-    for (int i = 0; i < 4 * ROOM; i++) {
-        CHECK(add(flood->memory, 1, flood->second && i % 2 ? flood->second : flood->stream));
+    for (int i = 0; i < flood->before; i++)
+        CHECK(add(flood->memory, 1, flood->streams[0]));
+    CHECK(cuStreamSynchronize(flood->streams[0]));
+    for (int i = 0; i < flood->n; i++)
+        CHECK(cuStreamWaitValue32_v2(flood->streams[i], flood->gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+    for (int i = 0; i < 2 * ROOM * (flood->n + 1); i++) {
+        CHECK(add(flood->memory, 1, flood->streams[i % flood->n]));
         if (flood->event && i % 3 == 0)
-            CHECK(cuEventRecord(flood->event, flood->stream));
-        atomic_store(&flood->launched, i);
+            CHECK(cuEventRecord(flood->event, flood->streams[0]));
+        atomic_store(&flood->launched, i + 1);
     }
     return NULL;
 }
@@ -131,7 +141,7 @@ static void let_it_fill(struct flood *flood)
 {
     for (int before = -1, still = 0; still < 10;) {
         const int now = atomic_load(&flood->launched);
-        still = now == before ? still + 1 : 0;
+        still = now && now == before ? still + 1 : 0;
         before = now;
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
@@ -159,34 +169,35 @@ static void do_other_things(CUdeviceptr memory)
     printf("beside a flood: %u\n", back);
 }
 
-static void flood_behind_a_gate(CUstream stream, CUstream second, CUevent event)
+static void flood_behind_a_gate(int n, int before, CUevent event)
 {
-    struct flood flood = {.stream = stream, .second = second, .event = event};
-    CUdeviceptr gate, other;
+    struct flood flood = {.n = n, .before = before, .event = event};
+    CUdeviceptr other;
     pthread_t thread;
     unsigned sum = 0;
-    CHECK(cuMemAlloc_v2(&gate, sizeof(unsigned)));
+    CHECK(cuMemAlloc_v2(&flood.gate, sizeof(unsigned)));
     CHECK(cuMemAlloc_v2(&other, sizeof(unsigned)));
     CHECK(cuMemAlloc_v2(&flood.memory, sizeof(unsigned)));
-    CHECK(cuMemsetD32_v2(gate, 0, 1));
+    CHECK(cuMemsetD32_v2(flood.gate, 0, 1));
     CHECK(cuMemsetD32_v2(flood.memory, 0, 1));
     CHECK(cuCtxSynchronize());
-    CHECK(cuStreamWaitValue32_v2(stream, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
-    if (second)
-        CHECK(cuStreamWaitValue32_v2(second, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+    for (int i = 0; i < n; i++)
+        CHECK(cuStreamCreate(&flood.streams[i], CU_STREAM_NON_BLOCKING));
     if (pthread_create(&thread, NULL, launch_many, &flood) != 0)
         exit(2);
     let_it_fill(&flood);
     do_other_things(other);
     CUstream opens;
     CHECK(cuStreamCreate(&opens, CU_STREAM_NON_BLOCKING));
-    CHECK(cuStreamWriteValue32_v2(opens, gate, 1, 0));
+    CHECK(cuStreamWriteValue32_v2(opens, flood.gate, 1, 0));
     pthread_join(thread, NULL);
     CHECK(cuCtxSynchronize());
     CHECK(cuMemcpyDtoH_v2(&sum, flood.memory, sizeof sum));
     printf("launched by another thread: %u\n", sum);
     CHECK(cuStreamDestroy_v2(opens));
-    CHECK(cuMemFree_v2(gate));
+    for (int i = 0; i < n; i++)
+        CHECK(cuStreamDestroy_v2(flood.streams[i]));
+    CHECK(cuMemFree_v2(flood.gate));
     CHECK(cuMemFree_v2(other));
     CHECK(cuMemFree_v2(flood.memory));
 }
@@ -245,9 +256,12 @@ int main(int argc, char **argv)
     CHECK(cuMemAlloc_v2(&memory, 4));
     const char *more = argc > 2 ? argv[2] : "";
     if (strcmp(more, "two-streams") == 0) {
-        CUstream second;
-        CHECK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
-        flood_behind_a_gate(stream, second, NULL);
+        flood_behind_a_gate(2, 0, NULL);
+        return 0;
+    }
+    if (strcmp(more, "streams") == 0) {
+        flood_behind_a_gate(STREAMS, 0, NULL);
+        flood_behind_a_gate(1, WARM, NULL);
         return 0;
     }
     start_with_little();
@@ -257,8 +271,8 @@ int main(int argc, char **argv)
     CUevent event;
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     if (strcmp(more, "gates") == 0) {
-        flood_behind_a_gate(stream, NULL, NULL);
-        flood_behind_a_gate(stream, NULL, event);
+        flood_behind_a_gate(1, 0, NULL);
+        flood_behind_a_gate(1, 0, event);
     }
     record_between_launches(stream, memory, event);
     CHECK(cuEventDestroy_v2(event));
