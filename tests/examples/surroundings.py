@@ -251,12 +251,14 @@ def test_anothers_home(build):
 
 
 def test_bare_surroundings(build):
-    """A program in a container that has nothing: no temporary files, no shared memory, no home, no variables, and a user without a name."""
+    """A program in a container that has nothing: no place for temporary files or shared memory, no home, no variables, and a user without a name."""
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         print("left out: only root can make such surroundings")
         return
-    empty = "".join("mount -t tmpfs -o ro none %s && " % folder for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run"))
-    bare = ["unshare", "-m", "sh", "-c", empty + 'cd / && exec "$@"', "sh", *as_user(61993), "env", "-i"]
+    # not hidden: the build may be in one of them
+    closed = "".join("mount --bind %s %s && mount -o remount,bind,ro %s && " % (folder, folder, folder)
+                     for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run"))
+    bare = ["unshare", "-m", "sh", "-c", closed + 'cd / && exec "$@"', "sh", *as_user(61993), "env", "-i"]
     direct = build.run_direct([build.example("vector_add")])
     with Server(build, tcp=True, arguments=["--allow-unauthenticated"]) as server:
         looked = run_program([*bare, "sh", "-c", "id -un; touch /tmp/x /dev/shm/x; echo home $HOME."])
