@@ -95,7 +95,8 @@ static void adapt(struct rg_pace *pace, const struct rg_session *session)
     const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed),
                    waited = pace->waited_ns;
     pace->waited_ns = 0;
-    if (waited && waited < TURN_LEAST * quickest + TURN_MOMENT_NS && pace->step < STEP_MOST)
+    if (waited && pace->done > pace->gated && waited < TURN_LEAST * quickest + TURN_MOMENT_NS &&
+        pace->step < STEP_MOST)
         pace->step *= 2;
     else if (waited > TURN_MOST * (quickest + TURN_MOMENT_NS) && pace->step > STEP_LEAST)
         pace->step /= 2;
@@ -146,24 +147,27 @@ static void end_step(struct rg_pace *pace, struct rg_context *context)
 }
 
 /*
- * What is behind the gate is counted anew: what was put before it is done whether or not it opens. Where steps are the least already, no
- * more can be in the stream than there is room for.
+ * Whether there has been a gate, and what is behind it has to be counted anew: what was put before it is done whether or not it opens.
+ * Where steps are the least, no more can be in the stream than there is room for, and they stay so until something behind it is done.
  */
 static bool pass_gate(struct rg_pace *pace)
 {
     const unsigned gates = atomic_load_explicit(&rg_pace_gates, memory_order_relaxed);
-    const bool grown = pace->gates != gates && pace->step > STEP_LEAST;
+    if (pace->gates == gates)
+        return false;
     pace->gates = gates;
-    return grown;
+    pace->gated = pace->calls + (uint64_t)(pace->step - pace->left);
+    return pace->step > STEP_LEAST;
 }
 
 void rg_pace_step(struct rg_pace *pace, CUstream stream, uint64_t handle)
 {
     struct rg_context *context = rg_timeline_told_of(handle);
+    if (pace->left > STEP_MOST)
+        return; /* a signal handler's, within end_step */
     if (pace->stream != stream || pace->context != handle || !pace->step || pass_gate(pace)) {
-        *pace = (struct rg_pace){.stream = stream, .context = handle, .step = STEP_LEAST};
+        *pace = (struct rg_pace){.stream = stream, .context = handle, .step = STEP_LEAST, .left = STEP_LEAST};
         (void)pass_gate(pace);
-        pace->left = pace->step;
         return;
     }
     if (pace->left > 0)

@@ -58,6 +58,7 @@ struct rg_pace {
     unsigned gates;   /* that it knows of (rg_pace_gates) */
     uint64_t calls;   /* put into the stream, ever */
     uint64_t done;    /* so many are known to be done */
+    uint64_t gated;   /* so many there were by the last gate */
     uint64_t ends[2]; /* of the last step: its position, and calls by then */
     unsigned turn;    /* steps, ever: the next mark is this one modulo RG_PACE_STEPS */
     struct {
