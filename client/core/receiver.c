@@ -213,50 +213,22 @@ static void list_remove(struct rg_receiver *receiver, struct rg_waiter *waiter)
         waiter->next->previous = waiter->previous;
 }
 
-void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
+/*
+ * Receives, or sleeps while another thread does, until `over(argument)` or the session is. `over` is called with the lock held, which is
+ * not held before and after.
+ */
+static inline void wait_until(struct rg_session *session, struct rg_waiter *waiter,
+                              bool (*over)(const void *argument), const void *argument)
 {
-    RG_UNCANCELLED;
     struct rg_receiver *receiver = &session->receiver;
     const bool has_role =
         rg_thread_rests_at(session->conn); /* a signal handler's call, in one that receives */
     pthread_mutex_lock(&receiver->lock);
     list_add(receiver, waiter);
-    while (!waiter->done && (waiter->filling || !session_over(session))) {
+    receiver->n_for_notices += waiter->for_notice;
+    while (!over(argument) && (waiter->filling || !session_over(session))) {
         if (receiver->role_taken && !has_role) { /* also by who fills it */
             pthread_cond_wait(&waiter->wake, &receiver->lock);
-            continue;
-        }
-        receiver->role_taken = true;
-        while (!waiter->done && !session_over(session)) {
-            pthread_mutex_unlock(&receiver->lock);
-            (void)rg_message_receive(session, -1);
-            pthread_mutex_lock(&receiver->lock);
-            wake_for_notices(receiver);
-        }
-        receiver->role_taken = has_role;
-    }
-    if (!waiter->done) {
-        waiter->done = true; /* the session is over */
-        waiter->result = atomic_load(&session->ended);
-    }
-    list_remove(receiver, waiter);
-    pass_role(receiver);
-    pthread_mutex_unlock(&receiver->lock);
-}
-
-void rg_receiver_wait_for_notice(struct rg_session *session, bool (*over)(const void *argument),
-                                 const void *argument)
-{
-    RG_UNCANCELLED;
-    struct rg_receiver *receiver = &session->receiver;
-    struct rg_waiter waiter = {.session = session, .wake = PTHREAD_COND_INITIALIZER, .for_notice = true};
-    const bool has_role = rg_thread_rests_at(session->conn);
-    pthread_mutex_lock(&receiver->lock);
-    list_add(receiver, &waiter);
-    receiver->n_for_notices++;
-    while (!over(argument) && !session_over(session)) {
-        if (receiver->role_taken && !has_role) {
-            pthread_cond_wait(&waiter.wake, &receiver->lock);
             continue;
         }
         receiver->role_taken = true;
@@ -266,10 +238,33 @@ void rg_receiver_wait_for_notice(struct rg_session *session, bool (*over)(const 
         receiver->role_taken = has_role;
         wake_for_notices(receiver);
     }
-    receiver->n_for_notices--;
-    list_remove(receiver, &waiter);
+    receiver->n_for_notices -= waiter->for_notice;
+    list_remove(receiver, waiter);
     pass_role(receiver);
     pthread_mutex_unlock(&receiver->lock);
+}
+
+static bool is_answered(const void *waiter)
+{
+    return ((const struct rg_waiter *)waiter)->done;
+}
+
+void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
+{
+    RG_UNCANCELLED;
+    wait_until(session, waiter, is_answered, waiter);
+    if (!waiter->done) {
+        waiter->done = true; /* the session is over */
+        waiter->result = atomic_load(&session->ended);
+    }
+}
+
+void rg_receiver_wait_for_notice(struct rg_session *session, bool (*over)(const void *argument),
+                                 const void *argument)
+{
+    RG_UNCANCELLED;
+    struct rg_waiter waiter = {.session = session, .wake = PTHREAD_COND_INITIALIZER, .for_notice = true};
+    wait_until(session, &waiter, over, argument);
     pthread_cond_destroy(&waiter.wake);
 }
 

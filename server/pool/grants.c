@@ -186,7 +186,10 @@ static bool is_ending(const struct rg_agent *agent, const struct rg_agent_ask *a
 /* Who has a part of a GPU by the decision that is being carried out. */
 enum part_of { NOBODY, ANOTHER, OURS };
 
-/* Whether a grant may be carried out now, or others go first; `handed`: it is of a server at rest. *due: when to look again. Its GPUs are its own from then on. */
+/*
+ * Whether a grant may be carried out now, or others go first; `handed`: it is of a server at rest. *due: when to look again. Its GPUs are
+ * its own from then on.
+ */
 static bool may_go(struct rg_agent_ask *ask, bool handed, enum part_of *parts,
                    const struct rg_pool_part *wanted, uint32_t n, uint64_t *due)
 {
