@@ -55,6 +55,18 @@ static bool check_labels(const struct rg_text_list *labels, const struct rg_text
     return true;
 }
 
+/* What says nothing without a pool. What may be a credential of a service (etcd-ca …) may be there all the same. */
+static bool check_lonely(const struct rg_daemon_settings *settings)
+{
+    const char *lonely = settings->etcd_user       ? "--etcd-user"
+                         : settings->pool_labels.n ? "--pool-label"
+                         : settings->pool_taints.n ? "--pool-taint"
+                                                   : NULL;
+    if (lonely)
+        rg_error("%s is of a server of a pool: say which pool, by --pool and --etcd", lonely);
+    return !lonely;
+}
+
 bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wanted)
 {
     *wanted = settings->pool != NULL;
@@ -64,7 +76,7 @@ bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wan
         return false;
     }
     if (!settings->pool && !settings->etcd.n)
-        return check_operators(&settings->pool_operators);
+        return check_lonely(settings) && check_operators(&settings->pool_operators);
     if (!settings->pool || !settings->etcd.n) {
         rg_error("--pool and --etcd go together: the pool's name, and where its etcd is");
         return false;

@@ -42,6 +42,8 @@ class Users(PoolCase):
 class Operators(PoolCase):
     def test_settings(self):
         for arguments, text in ((("--pool", "lab"), "go together"), (("--etcd", "http://127.0.0.1:1"), "go together"),
+                                (("--etcd-user", "x"), "--etcd-user is of a server of a pool"),
+                                (("--pool-label", "a=b"), "--pool-label is of a server of a pool"),
                                 (("--pool", "a/b", "--etcd", "http://127.0.0.1:1"), "a pool's name"),
                                 (("--pool", "lab", "--etcd", "127.0.0.1:1"), "no address of an etcd member"),
                                 (("--pool", "lab", "--etcd", "http://127.0.0.1:1", "--etcd-key", "x"), "go together"),
