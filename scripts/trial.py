@@ -9,6 +9,7 @@ a program that outlasts its time is killed with all its children and counts as h
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -134,6 +135,25 @@ def wait_until(condition, seconds=10, step=0.02):
             return False
         time.sleep(step)
     return True
+
+
+def hold(pid):
+    """Stops a process, and returns when it stands still: all its threads do (a signal takes its time on a busy machine)."""
+    os.kill(pid, signal.SIGSTOP)
+    if not wait_until(lambda: set(thread_states(pid)) <= {"T"}):
+        raise RuntimeError("process %d does not stop" % pid)
+
+
+def thread_states(pid):
+    """One letter each (proc(5)) of a process's threads; of those that have just ended none."""
+    states = []
+    for thread in os.listdir("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/stat" % (pid, thread)) as file:
+                states.append(file.read().rpartition(")")[2].split()[0])
+        except OSError:
+            pass
+    return states
 
 
 def workers_of(pid):
@@ -311,6 +331,11 @@ class Server:
     def workers(self):
         """The process ids of the server's workers."""
         return workers_of(self.process.pid)
+
+    def worker_of(self, session):
+        """The process id of a session's worker, by its number in the log; None before it is said there."""
+        said = re.search(r"session %d starts: .* worker (\d+):" % session, self.log())
+        return int(said.group(1)) if said else None
 
     def stop(self, patience=15):
         """Ends the server as a service manager would; kills what is left. Returns its exit status."""

@@ -10,7 +10,7 @@ import time
 from control_message import BULK, RESUME, SESSION, field, fields_of, hello_for, message_of
 from expected import expect, expect_lost, still_serves
 from passage import Passage
-from trial import Server, wait_until
+from trial import Server, hold, wait_until
 
 
 class Disturbed(Passage):
@@ -203,10 +203,10 @@ def test_flooded_session(build):
         host, port = server.address.rsplit("/", 1)[-1].rsplit(":", 1)
 
         def flood(process):
-            expect(wait_until(server.workers, 20), "no worker", server.log())
+            expect(wait_until(lambda: server.worker_of(1), 20), "no worker", server.log())
             time.sleep(0.5)
-            worker = server.workers()[0]
-            os.kill(worker, signal.SIGSTOP)
+            worker = server.worker_of(1)
+            hold(worker)
             try:
                 answer = b""
                 for attempt in range(3000):

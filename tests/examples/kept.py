@@ -65,9 +65,10 @@ def test_known_images(build):
         expect(len(files()) >= 12, "%d files are kept of 12 images" % len(files()))
         second = start(REMOTE_GPU_OPT="-image-prefetch")
         expect(second < first / 4, "%d round trips at first, %d then" % (first, second))
-        # a machine that stands still for a moment makes the client give memory back, which it then asks for once
+        # A machine that stands still for a moment makes the client give memory back, which it then asks for: not always as many.
         unwanted = start(REMOTE_GPU_OPT="-image-cache,-startup-prefetch,-image-prefetch")
-        expect(max(off, first, unwanted) - min(off, first, unwanted) <= 1, "knowledge is used although it is not wanted")
+        expect(min(off, unwanted) > first / 2, "knowledge is used although it is not wanted: %d and %d round trips, %d at first"
+               % (off, unwanted, first))
         for path in files():
             os.unlink(path)
         # The context, the first allocation, and the result.
