@@ -80,11 +80,13 @@ static const struct rg_subcommand subcommands[] = {
      "round-trip\n"
      "time and bandwidth (default: the recorded network), with and without each optimisation.",
      rg_cli_predict, true},
-    {"verify-limits", RG_CLI_VERIFY_LIMITS, "[OPTION…]",
+    {"verify-limits", RG_CLI_VERIFY_LIMITS, "[OPTION…] [CASE…]",
      "measure whether sessions get the shares of a GPU that they are to get",
      "Runs sessions with weights and caps that keep a GPU of the server busy, and compares what each gets "
      "in\n"
-     "windows of a second with what it should get. Others should not use the GPU meanwhile. Exit status:\n"
+     "windows of a second with what it should get, in all cases or in those whose names hold CASE. Others "
+     "should not\n"
+     "use the GPU meanwhile. Exit status:\n"
      "0: all cases reach their goals, 1: some do not, 125: it could not be measured.",
      rg_cli_verify_limits, false},
     {"cdi", RG_CLI_CDI, "generate [OPTION…]", "describe the GPUs to container runtimes, as CDI devices",

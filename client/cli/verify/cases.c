@@ -113,8 +113,7 @@ static int by_size(const void *a, const void *b)
 }
 
 void rg_verify_judge(const struct rg_verify_case *one, const double *unit_ns, unsigned windows,
-                     const double *seconds, uint64_t (*units)[RG_VERIFY_SESSIONS],
-                     struct rg_verify_result *out)
+                     const double *seconds, double (*units)[RG_VERIFY_SESSIONS], struct rg_verify_result *out)
 {
     double errors[RG_VERIFY_WINDOWS_MAX * RG_VERIFY_SESSIONS], all = 0, of_session[RG_VERIFY_SESSIONS] = {0},
                                                                expected_all = 0, time = 0;
@@ -126,7 +125,7 @@ void rg_verify_judge(const struct rg_verify_case *one, const double *unit_ns, un
     for (unsigned w = 0; w < windows; w++) {
         double work[RG_VERIFY_SESSIONS], total = 0;
         for (unsigned i = 0; i < one->n; i++) {
-            work[i] = (double)units[w][i] * unit_ns[i] / 1e9;
+            work[i] = units[w][i] * unit_ns[i] / 1e9;
             of_session[i] += work[i];
             total += work[i];
         }

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define START_NS  60000000000ull
-#define WARM_NS   1500000000ull /* until shares have settled: guesses, the first turns */
+#define WARM_NS   3000000000ull /* until shares have settled: guesses, the first turns */
 #define WINDOW_NS 1000000000ull
 #define HOLD_NS   1000000000ull /* so long it is watched when a cap begins to hold */
 #define POINT     3.0           /* above the cap */
@@ -141,6 +141,67 @@ static void read_units(const struct running *running, uint64_t *out)
         out[i] = atomic_load(&running->board->sessions[i].units);
 }
 
+/* What was counted by a moment. */
+struct moment {
+    uint64_t at;
+    uint64_t units[RG_VERIFY_SESSIONS];
+};
+
+static void look(const struct running *running, struct moment *out)
+{
+    read_units(running, out->units);
+    out->at = rg_now_ns();
+}
+
+/*
+ * Units that were done by a moment, and of those that were counted together next the part that was: what the device works at for long
+ * belongs to two windows. `unit_ns` 0: one after the other, as the session is alone. Not later than RG_VERIFY_TIMES counts after the
+ * moment; where none came yet, nothing of it was done.
+ */
+static double done_by(const struct running *running, const struct moment *moment, unsigned i, double unit_ns)
+{
+    const uint64_t at_once = atomic_load(&running->board->sessions[i].at_once), units = moment->units[i];
+    if (units == 0 || atomic_load(&running->board->sessions[i].units) == units)
+        return (double)units;
+    const _Atomic uint64_t *counted = running->board->counted_ns[i];
+    const uint64_t next = atomic_load(&counted[units / at_once % RG_VERIFY_TIMES]),
+                   before = atomic_load(&counted[(units / at_once - 1) % RG_VERIFY_TIMES]);
+    const double took = unit_ns > 0 ? (double)at_once * unit_ns : (double)(next - before),
+                 left = next > moment->at ? (double)(next - moment->at) : 0;
+    return (double)units + (left < took ? (1 - left / took) * (double)at_once : 0);
+}
+
+/* Sleeps for a window, and looks. */
+static void look_after(const struct running *running, uint64_t ns, struct moment *out)
+{
+    for (const uint64_t since = rg_now_ns(); rg_now_ns() < since + ns;)
+        (void)usleep(500);
+    look(running, out);
+}
+
+/* Counts what is done for each session in so many windows, one right after the other; of each its length. */
+static void watch(const struct rg_verify_case *one, const struct running *running, const double *unit_ns,
+                  unsigned windows, double *seconds, double (*units)[RG_VERIFY_SESSIONS])
+{
+    struct moment last, now, later;
+    double had[RG_VERIFY_SESSIONS];
+    look(running, &last);
+    look_after(running, WINDOW_NS, &now);
+    for (unsigned i = 0; i < one->n; i++)
+        had[i] = done_by(running, &last, i, unit_ns ? unit_ns[i] : 0);
+    for (unsigned w = 0; w < windows; w++) {
+        look_after(running, WINDOW_NS, &later); /* when what was under way has been counted */
+        seconds[w] = (double)(now.at - last.at) / 1e9;
+        for (unsigned i = 0; i < one->n; i++) {
+            const double has = done_by(running, &now, i, unit_ns ? unit_ns[i] : 0);
+            units[w][i] = has - had[i];
+            had[i] = has;
+        }
+        last = now;
+        now = later;
+    }
+}
+
 /*
  * Milliseconds from the first submission until what a capped session has had stays within the cap, and three points, of the time
  * that has passed. Looked at while the sessions warm up.
@@ -212,8 +273,9 @@ bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verif
                    const double *unit_ns, unsigned windows, struct rg_verify_result *out)
 {
     struct running running = {.board = NULL};
-    uint64_t units[RG_VERIFY_WINDOWS_MAX][RG_VERIFY_SESSIONS] = {{0}};
+    double units[RG_VERIFY_WINDOWS_MAX][RG_VERIFY_SESSIONS] = {{0}};
     double seconds[RG_VERIFY_WINDOWS_MAX] = {0};
+    const double of_1_ns = 1;
     struct ticks ticks;
     *out = (struct rg_verify_result){.loss = NAN, .cap_holds_ms = NAN, .memory_error = NAN, .idle = NAN};
     if (!start(settings, one, &running)) {
@@ -233,20 +295,10 @@ bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verif
     while (rg_now_ns() < began + WARM_NS)
         (void)usleep(1000);
     (void)read_ticks(&ticks);
-    for (unsigned w = 0; w < windows; w++) {
-        uint64_t before[RG_VERIFY_SESSIONS] = {0}, after[RG_VERIFY_SESSIONS] = {0};
-        read_units(&running, before);
-        const uint64_t since = rg_now_ns();
-        while (rg_now_ns() < since + WINDOW_NS)
-            (void)usleep(500);
-        read_units(&running, after);
-        seconds[w] = (double)(rg_now_ns() - since) / 1e9;
-        for (unsigned i = 0; i < one->n; i++)
-            units[w][i] = after[i] - before[i];
-    }
+    watch(one, &running, unit_ns, windows, seconds, units);
     out->idle = idle_since(&ticks);
     end(&running);
-    rg_verify_judge(one, unit_ns, windows, seconds, units, out);
+    rg_verify_judge(one, unit_ns ? unit_ns : &of_1_ns, windows, seconds, units, out);
     out->ran = true;
     return true;
 }

@@ -3,7 +3,8 @@
  *
  * Each case runs sessions with weights and caps that keep the GPU busy (lib/remote-gpu/limits-load), and counts what the GPU has
  * done for each in windows of a second. A unit of work is what one session alone does: the same load is measured unshared first.
- * So `part` is of the GPU's whole throughput, and what is missing to 100 points is what sharing costs.
+ * So `part` is of the GPU's whole throughput, and what is missing to 100 points is what sharing costs. A unit that is under way when a
+ * window ends belongs to both, by parts.
  *
  * A case of memory is another thing: each session takes all that it can get, and that is compared with its limit.
  */
@@ -53,7 +54,10 @@ bool rg_verify_good(const struct rg_verify_result *result);
 /** The cases; `quick`: some of them. */
 const struct rg_verify_case *rg_verify_cases(bool quick, unsigned *n);
 
-/** Runs one. `unit_ns`: how long a unit of each session's load takes alone. False: it was said what is wrong. */
+/**
+ * Runs one. `unit_ns`: how long a unit of each session's load takes alone; NULL: one session is alone, and its units are taken to be
+ * of 1 ns. False: it was said what is wrong.
+ */
 bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verify_case *one,
                    const double *unit_ns, unsigned windows, struct rg_verify_result *out);
 
@@ -61,7 +65,7 @@ bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verif
 void rg_verify_expect(const struct rg_verify_case *one, double *expected);
 /** From units in windows (by window, then session) to errors and loss. Pure. */
 void rg_verify_judge(const struct rg_verify_case *one, const double *unit_ns, unsigned windows,
-                     const double *seconds, uint64_t (*units)[RG_VERIFY_SESSIONS],
+                     const double *seconds, double (*units)[RG_VERIFY_SESSIONS],
                      struct rg_verify_result *out);
 
 #endif

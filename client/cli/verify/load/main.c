@@ -265,10 +265,12 @@ static void run(struct load *load, struct rg_verify_board *board, unsigned sessi
     const uint64_t per_chunk = unit_ns < CHUNK_NS ? CHUNK_NS / unit_ns : 1;
     const unsigned ahead = unit_ns < 2 * CHUNK_NS ? CHUNKS : FEW_CHUNKS;
     CUstream last = load->streams[0];
+    atomic_store(&board->sessions[session].at_once, per_chunk);
     atomic_store(&board->sessions[session].begun_ns, now_ns());
     for (uint64_t chunk = 0; !atomic_load(&board->stop); chunk++) {
         if (chunk >= ahead) {
             CHECK(cuEventSynchronize(load->done[chunk % ahead]));
+            atomic_store(&board->counted_ns[session][(chunk - ahead) % RG_VERIFY_TIMES], now_ns());
             atomic_fetch_add(&board->sessions[session].units, per_chunk);
         }
         for (uint64_t i = 0; i < per_chunk; i++) {

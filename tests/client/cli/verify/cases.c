@@ -63,17 +63,17 @@ Test(verify, judged_by_windows)
     const struct rg_verify_case equal = {.n = 2, .sessions = {{.weight = "100"}, {.weight = "100"}}};
     const double unit_ns[2] = {1e6, 2e6}, seconds[2] = {1, 1};
     struct rg_verify_result result = {.ran = true, .cap_holds_ms = NAN};
-    uint64_t fair[2][RG_VERIFY_SESSIONS] = {{500, 250}, {490, 245}};
+    double fair[2][RG_VERIFY_SESSIONS] = {{500, 250}, {490, 245}};
     rg_verify_judge(&equal, unit_ns, 2, seconds, fair, &result);
     cr_expect(near(result.error, 0) && near(result.part[0], 50));
     cr_expect(near(result.loss, 1), "of two seconds 1.98 were work");
     cr_expect(rg_verify_good(&result));
-    uint64_t unfair[2][RG_VERIFY_SESSIONS] = {{500, 250}, {700, 150}}; /* 70 of 100 in one window */
+    double unfair[2][RG_VERIFY_SESSIONS] = {{500, 250}, {700, 150}}; /* 70 of 100 in one window */
     rg_verify_judge(&equal, unit_ns, 2, seconds, unfair, &result);
     cr_expect(near(result.error, 10) && near(result.error_p99, 20) && near(result.part[0], 60));
     cr_expect_not(rg_verify_good(&result));
     const struct rg_verify_case half = {.n = 1, .sessions = {{.compute = "50%"}}};
-    uint64_t units[2][RG_VERIFY_SESSIONS] = {{500}, {480}};
+    double units[2][RG_VERIFY_SESSIONS] = {{500}, {480}};
     rg_verify_judge(&half, unit_ns, 2, seconds, units, &result);
     cr_expect(near(result.error, 1) && isnan(result.loss),
               "of the time, of which the cap leaves some unused");
