@@ -26,7 +26,7 @@
 
 #define RG_TURN_PLACES      1000u
 #define RG_TURN_WEIGHTS     1000u
-#define RG_TURN_NS          6000000ll     /* credit of a round for the session with the greatest weight */
+#define RG_TURN_NS          10000000ll    /* credit of a round for the session with the greatest weight */
 #define RG_TURN_LEAST_NS    250000ll      /* less is not worth a turn */
 #define RG_TURN_DEBT_MAX_NS 10000000000ll /* what exceeds it is forgiven */
 #define RG_TURN_HELD_MAX_NS 5000000000ull /* a turn that does not move for so long is taken away */
