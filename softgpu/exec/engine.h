@@ -185,9 +185,10 @@ struct sg_slot {
     struct sg_sanitize scheduler_sanitize;
     void (*fiber_main)(void *fiber);           /* the body of all fibers */
     struct sg_fiber *fibers[SG_STACK_CLASSES]; /* parked */
-    struct sg_run *runs;                       /* free */
-    struct sg_cluster *clusters;               /* free */
-    struct sg_run *beside[SG_BESIDE_MAX]; /* loop form: of neighbouring blocks; the first is the fiber's */
+    uint64_t trimmed_at[SG_STACK_CLASSES]; /* of rg_now_ns; since then memory of their stacks may be in use */
+    struct sg_run *runs;                   /* free */
+    struct sg_cluster *clusters;           /* free */
+    struct sg_run *beside[SG_BESIDE_MAX];  /* loop form: of neighbouring blocks; the first is the fiber's */
     uint32_t n_beside;
     uint32_t n_fibers;                  /* ever made: colours the stacks */
     char *text;                         /* for formatting device printf */

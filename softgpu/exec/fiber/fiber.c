@@ -11,6 +11,7 @@
  * Memory that runs out makes sg_fiber_acquire return NULL. Slot's thread only.
  */
 #include "softgpu/exec/fiber/fiber.h"
+#include "common/base/clock.h"
 #include "softgpu/guest.h"
 
 #include <stdlib.h>
@@ -27,8 +28,10 @@
 #define COLOUR_STEP  192u
 #define TRIM_CLASS   3u            /* stacks of 512 KiB and more do not keep their memory after a grid … */
 #define KEEP_BYTES   SG_STACK_BASE /* … but for the top, where a parked fiber's frames lie */
-#define GUARDS_MAX   12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default … */
-#define GUARDS_MOST  24000 /* … and that there must be, if kernels are guarded */
+#define TRIM_NS                                                                                              \
+    1000000u /* … and unless they gave it back so shortly before: it costs as much as a short kernel */
+#define GUARDS_MAX  12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default … */
+#define GUARDS_MOST 24000 /* … and that there must be, if kernels are guarded */
 
 /** Makes [address, address + SG_STACK_GUARD) fault; false where that would take too many mappings. */
 static bool install_guard(unsigned char *address, int most)
@@ -146,6 +149,10 @@ void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class)
 {
     if (stack_class < TRIM_CLASS)
         return;
+    const uint64_t now = rg_now_ns();
+    if (now - slot->trimmed_at[stack_class] < TRIM_NS)
+        return;
+    slot->trimmed_at[stack_class] = now;
     const size_t size = ((size_t)SG_STACK_BASE << stack_class) - KEEP_BYTES;
     for (const struct sg_fiber *fiber = slot->fibers[stack_class]; fiber; fiber = fiber->next) {
         madvise(fiber->stack, size, MADV_DONTNEED);

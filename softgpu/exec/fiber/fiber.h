@@ -14,7 +14,7 @@ struct sg_fiber *sg_fiber_acquire(struct sg_slot *slot, unsigned stack_class);
 void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber);
 /** Puts a fiber back whose frames are given up. */
 void sg_fiber_abandon(struct sg_slot *slot, struct sg_fiber *fiber);
-/** Gives the memory below the tops of large parked stacks back to the system. */
+/** Gives the memory below the tops of large parked stacks back to the system, unless that was done a moment ago. */
 void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class);
 /** Whether `address` is in the guard below the fiber's stack, or below that of its .local variables. */
 static inline bool sg_fiber_overflowed(const struct sg_fiber *fiber, uintptr_t address)
