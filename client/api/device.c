@@ -102,7 +102,7 @@ static CUresult fetch(CUdevice device, struct attributes **out)
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
     int *domain = &attributes->values[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID];
     *domain = (int)(((unsigned)*domain + rg_device_session(device)->place * RG_SERVER_DOMAINS) & 0xffff);
-    const int shared = !rg_several_servers();
+    const int shared = !rg_several_own_servers();
     attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] =
         shared; /* both made here: client/managed/managed.h */
     attributes->values[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = shared;

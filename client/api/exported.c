@@ -1,6 +1,8 @@
 /* exported.c - see exported.h. */
 #include "client/api/exported.h"
 
+#include "client/api/context.h"
+#include "client/connect/guest.h"
 #include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/multiserver/context_scope.h"
@@ -22,7 +24,8 @@ struct mark {
     uint8_t family, device; /* device: as the server counts */
     uint16_t port;
     uint8_t address[16]; /* UNIX: a digest of the socket's name */
-    uint8_t zeros[12];
+    uint8_t gpu;         /* 1 more than the server's number of it; 0: not told */
+    uint8_t zeros[11];
 };
 _Static_assert(sizeof(struct mark) == RG_EXPORTED_HANDLE - TOKEN, "a handle is a token and a mark");
 
@@ -53,6 +56,13 @@ static struct mark place_of(const struct rg_session *session)
     return mark;
 }
 
+/* Whether a client has noted anything; else the bytes are zeros, or of no handle. */
+static bool is_mark(const struct mark *mark)
+{
+    static const uint8_t zeros[sizeof mark->zeros];
+    return mark->family != UNMARKED && mark->family <= UNIX && memcmp(mark->zeros, zeros, sizeof zeros) == 0;
+}
+
 static bool is_place_of(const struct mark *mark, const struct rg_session *session)
 {
     const struct mark own = place_of(session);
@@ -76,6 +86,7 @@ void rg_exported_mark(void *handle, CUdevice device)
         return;
     struct mark mark = place_of(session);
     mark.device = (uint8_t)rg_device_there(session, device);
+    mark.gpu = (uint8_t)(session->hello.devices[mark.device].ordinal + 1);
     memcpy((char *)handle + TOKEN, &mark, sizeof mark);
 }
 
@@ -92,6 +103,12 @@ static CUresult context_on(const struct rg_session *session, CUdevice there, uin
         return CUDA_SUCCESS;
     RG_SCOPED_LOCK(&lock);
     CUcontext *primary = &kept[session->number];
+    if (session->guest) {
+        if (!*primary)
+            RG_TRY(rg_context_of_guest(primary, rg_guest_device(session)));
+        *context = (uint64_t)*primary;
+        return CUDA_SUCCESS;
+    }
     CUdevice device = rg_device_here(session, there);
     for (CUdevice other = 0; device < 0 && rg_device(other); other++)
         if (rg_device_session(other) == session)
@@ -112,38 +129,85 @@ static void name_server(const struct mark *mark, char *name, size_t size)
         snprintf(name, size, "one behind a unix socket");
 }
 
-CUresult rg_exported_enter(struct rg_exported *exported, const void *handle)
+/* A handle that is being opened. */
+struct opening {
+    const char *call;
+    unsigned char token[RG_EXPORTED_HANDLE]; /* what its worker knows it by */
+    rg_exported_opener *open;
+    void *user;
+};
+
+/* The program's own session on the server that has the handle; NULL: none. */
+static const struct rg_session *find_owner(const struct mark *mark)
 {
-    struct mark mark;
-    const struct rg_session *owner = NULL;
+    for (unsigned i = 0; i < rg_n_own_sessions; i++)
+        if (is_place_of(mark, &rg_sessions[i]))
+            return &rg_sessions[i];
+    return NULL;
+}
+
+static CUresult open_on(const struct rg_session *owner, CUdevice there, const struct opening *opening)
+{
     uint64_t context;
-    *exported = (struct rg_exported){.entered = false};
-    memcpy(exported->token, handle, TOKEN);
-    memcpy(&mark, (const char *)handle + TOKEN, sizeof mark);
-    if (mark.family == UNMARKED || is_place_of(&mark, rg_session_current()))
-        return CUDA_SUCCESS;
-    for (unsigned i = 0; i < rg_n_sessions && !owner; i++)
-        if (is_place_of(&mark, &rg_sessions[i]))
-            owner = &rg_sessions[i];
-    if (!owner) { /* or another program knows a server of this one's by another address: it is tried */
-        exported->foreign = true;
-        name_server(&mark, exported->server, sizeof exported->server);
-        return CUDA_SUCCESS;
-    }
-    RG_TRY(context_on(owner, mark.device, &context));
-    const CUresult status = rg_context_scope_enter(context);
-    exported->entered = status == CUDA_SUCCESS;
+    RG_TRY(context_on(owner, there, &context));
+    RG_TRY(rg_context_scope_enter(context));
+    const CUresult status = opening->open(opening->token, opening->user);
+    rg_context_scope_leave();
     return status;
 }
 
-CUresult rg_exported_leave(const struct rg_exported *exported, CUresult status)
+/* Where its server is to be connected to. False: that cannot be, or is not known. */
+static bool guest_place(const struct mark *mark, struct rg_guest_place *place)
 {
-    if (exported->entered)
-        rg_context_scope_leave();
-    if (exported->foreign && status == CUDA_ERROR_INVALID_VALUE)
-        rg_error("another process's handle is of memory or an event on a server that this program does not "
-                 "use (%s): "
-                 "name both servers for both programs ('remote-gpu run -s A,B'), or give them one lease",
-                 exported->server);
+    *place = (struct rg_guest_place){.gpu = mark->gpu};
+    if (mark->family == IPV4) {
+        place->address.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(mark->port)};
+        memcpy(&place->address.v4.sin_addr, mark->address, sizeof place->address.v4.sin_addr);
+    } else if (mark->family == IPV6) {
+        place->address.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(mark->port)};
+        memcpy(&place->address.v6.sin6_addr, mark->address, sizeof place->address.v6.sin6_addr);
+    }
+    return mark->family == IPV4 || mark->family == IPV6;
+}
+
+/* The server is none that this program uses: in a session as a guest there. */
+static CUresult open_as_guest(const struct mark *mark, const struct opening *opening)
+{
+    char name[64],
+        why[1152] = "the other program uses it by a unix socket, and servers are found by addresses of TCP";
+    struct rg_guest_place place;
+    const struct rg_session *session =
+        guest_place(mark, &place) ? rg_guest_session(&place, why, sizeof why) : NULL;
+    CUresult status = CUDA_ERROR_INVALID_VALUE;
+    if (session)
+        status = open_on(session, 0, opening);
+    if (session && status == CUDA_ERROR_INVALID_VALUE)
+        rg_explain(why, sizeof why,
+                   "it does not know the handle: what it was of is gone, or another user's there");
+    if (session && status != CUDA_ERROR_INVALID_VALUE)
+        return status;
+    name_server(mark, name, sizeof name);
+    rg_error(
+        "%s: another process's memory or event cannot be opened on the server %s, which this program does "
+        "not use: %s. If both programs name both servers ('remote-gpu run -s A,B'), or have one lease, it "
+        "needs no "
+        "session of its own there",
+        opening->call, name, why);
     return status;
+}
+
+CUresult rg_exported_open(const char *call, const void *handle, rg_exported_opener *open, void *user)
+{
+    struct opening opening = {.call = call, .open = open, .user = user};
+    struct mark mark;
+    memcpy(opening.token, handle, TOKEN);
+    memcpy(&mark, (const char *)handle + TOKEN, sizeof mark);
+    if (!is_mark(&mark) || is_place_of(&mark, rg_session_current()))
+        return open(opening.token, user);
+    const struct rg_session *owner = find_owner(&mark);
+    if (owner)
+        return open_on(owner, mark.device, &opening);
+    /* or another program knows a server of this one's by another address: it is tried */
+    const CUresult status = open(opening.token, user);
+    return status == CUDA_ERROR_INVALID_VALUE ? open_as_guest(&mark, &opening) : status;
 }

@@ -158,7 +158,7 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
     if (!pFlags || !rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
         return CUDA_ERROR_INVALID_VALUE;
     /* Seen of NVIDIA's driver (HIP's tests): all that is allocated is mapped, asked for or not. */
-    *pFlags = range.flags | (rg_several_servers() ? 0 : CU_MEMHOSTALLOC_DEVICEMAP);
+    *pFlags = range.flags | (rg_several_own_servers() ? 0 : CU_MEMHOSTALLOC_DEVICEMAP);
     return CUDA_SUCCESS;
 }
 

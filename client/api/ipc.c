@@ -19,6 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Memory that a call opens, and where it does so. */
+struct memory_opening {
+    unsigned flags;
+    uint64_t context; /* the program's */
+    CUdevice device;
+    CUdeviceptr address; /* what comes of it */
+};
+
 /* Memory opened with cuIpcOpenMemHandle, as often as it was. */
 struct opened {
     struct opened *next;
@@ -32,20 +40,14 @@ static struct opened *all_opened;
 
 /* --- memory ---------------------------------------------------------------------------------------------- */
 
-/* Makes memory of another process known here. */
-static CUresult add_range(CUdeviceptr address, size_t size, enum rg_range_kind kind, uint64_t pool)
+/* Makes memory of another process known here, which is the current server's. */
+static CUresult add_range(const struct rg_range *range)
 {
-    const struct rg_range range = {.start = address,
-                                   .size = size,
-                                   .kind = kind,
-                                   .context = rg_context_current(),
-                                   .device = rg_device_current(),
-                                   .pool = pool};
-    if (!rg_map_reserve(rg_session_current()->number, address, size)) {
+    if (!rg_map_reserve(rg_session_current()->number, range->start, range->size)) {
         rg_error("an address of shared memory collides with this program's own memory");
         return CUDA_ERROR_MAP_FAILED;
     }
-    return rg_map_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return rg_map_add(range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
@@ -56,7 +58,13 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPo
     unsigned long long address;
     size_t size;
     RG_TRY(rg_op_rgPoolImportPointer(pool, shareData, &address, &size));
-    CUresult status = add_range(address, size, RG_RANGE_POOL, (uint64_t)pool);
+    const struct rg_range range = {.start = address,
+                                   .size = size,
+                                   .kind = RG_RANGE_POOL,
+                                   .context = rg_context_current(),
+                                   .device = rg_device_current(),
+                                   .pool = (uint64_t)pool};
+    CUresult status = add_range(&range);
     if (status == CUDA_SUCCESS)
         *ptr_out = address;
     else
@@ -75,8 +83,21 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return CUDA_SUCCESS;
 }
 
+/* Memory of a guest's session is, as far as the program can tell, of the context that it has opened it in. */
+static CUresult add_opened(CUdeviceptr address, size_t size, const struct memory_opening *opening)
+{
+    const bool guest = rg_session_current()->guest;
+    const struct rg_range range = {.start = address,
+                                   .size = size,
+                                   .kind = RG_RANGE_IPC,
+                                   .context = rg_context_current(),
+                                   .opened_in = guest ? opening->context : 0,
+                                   .device = guest ? opening->device : rg_device_current()};
+    return add_range(&range);
+}
+
 /* Counts an opening. The first of an address makes it known. */
-static CUresult note_opened(CUdeviceptr address, size_t size)
+static CUresult note_opened(CUdeviceptr address, size_t size, const struct memory_opening *opening)
 {
     const uint64_t context = rg_context_current();
     CUresult status = CUDA_SUCCESS;
@@ -100,7 +121,7 @@ static CUresult note_opened(CUdeviceptr address, size_t size)
     if (at && !there) { /* new, or left over from a context that has ended */
         at->opens = 0;
         at->context = context;
-        status = add_range(address, size, RG_RANGE_IPC, 0);
+        status = add_opened(address, size, opening);
     }
     if (status == CUDA_SUCCESS)
         at->opens++;
@@ -108,15 +129,15 @@ static CUresult note_opened(CUdeviceptr address, size_t size)
     return status;
 }
 
-/* On the server of the current context. */
-static CUresult open_memory(const CUipcMemHandle *token, unsigned flags, CUdeviceptr *opened)
+static CUresult open_memory(const void *token, void *user)
 {
+    struct memory_opening *opening = user;
     unsigned long long address;
     size_t size;
-    RG_TRY(rg_op_rgIpcOpenMemory(token, flags, &address, &size));
-    CUresult status = note_opened(address, size);
+    RG_TRY(rg_op_rgIpcOpenMemory(token, opening->flags, &address, &size));
+    CUresult status = note_opened(address, size, opening);
     if (status == CUDA_SUCCESS)
-        *opened = address;
+        opening->address = address;
     else
         (void)rg_op_rgIpcCloseMemory(address);
     return status;
@@ -127,11 +148,11 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    struct rg_exported exported;
-    CUipcMemHandle token;
-    RG_TRY(rg_exported_enter(&exported, &handle));
-    memcpy(&token, exported.token, sizeof token);
-    return rg_exported_leave(&exported, open_memory(&token, Flags, pdptr));
+    struct memory_opening opening = {
+        .flags = Flags, .context = rg_context_current(), .device = rg_device_current()};
+    RG_TRY(rg_exported_open("cuIpcOpenMemHandle", &handle, open_memory, &opening));
+    *pdptr = opening.address;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
@@ -179,8 +200,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
     return CUDA_SUCCESS;
 }
 
-/* On the server of the current context. */
-static CUresult open_event(const CUipcEventHandle *token, CUevent *opened)
+static CUresult open_event(const void *token, void *user)
 {
     CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
     if (!event)
@@ -189,7 +209,7 @@ static CUresult open_event(const CUipcEventHandle *token, CUevent *opened)
         .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
     CUresult status = rg_op_rgIpcOpenEvent(&event, token);
     if (status == CUDA_SUCCESS)
-        *opened = event;
+        *(CUevent *)user = event;
     else
         rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
     return status;
@@ -198,11 +218,6 @@ static CUresult open_event(const CUipcEventHandle *token, CUevent *opened)
 CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    if (!phEvent)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct rg_exported exported;
-    CUipcEventHandle token;
-    RG_TRY(rg_exported_enter(&exported, &handle));
-    memcpy(&token, exported.token, sizeof token);
-    return rg_exported_leave(&exported, open_event(&token, phEvent));
+    return phEvent ? rg_exported_open("cuIpcOpenEventHandle", &handle, open_event, phEvent)
+                   : CUDA_ERROR_INVALID_VALUE;
 }

@@ -209,7 +209,7 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
     if (rg_handle_kind((uint64_t)f) == RG_KIND_FUNCTION && function->context != call.context)
         return CUDA_ERROR_INVALID_HANDLE; /* a kernel has a function in each context */
     CUresult status = check_stream(stream, call.context);
-    if (status == CUDA_SUCCESS && rg_several_servers())
+    if (status == CUDA_SUCCESS && rg_several_own_servers())
         status = rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0)
                      ? CUDA_ERROR_INVALID_HANDLE
                      : rg_replication_look_up(RG_KIND_KERNEL, (uint64_t)f, 0);

@@ -36,7 +36,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     const size_t rounded = (bytesize + RG_PAGE - 1) & ~(size_t)(RG_PAGE - 1);
     if (rounded < bytesize || rounded + RG_PAGE < rounded)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (rg_several_servers()) /* devices of other servers could not use it */
+    if (rg_several_own_servers()) /* devices of other servers could not use it */
         return rg_unsupported("managed memory with several servers");
     CUdeviceptr base;
     RG_TRY(get_pages(rounded, &base));

@@ -71,7 +71,9 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         return CUDA_SUCCESS;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = range->kind == RG_RANGE_POOL ? NULL : (CUcontext)range->context;
+        *(CUcontext *)data = range->kind == RG_RANGE_POOL ? NULL
+                             : range->opened_in           ? (CUcontext)range->opened_in
+                                                          : (CUcontext)range->context;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = rg_range_pinned(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;

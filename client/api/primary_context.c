@@ -97,24 +97,37 @@ static CUresult retain_remotely(struct primary *primary, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+/* *first: it was not retained before. */
+static CUresult retain(CUcontext *pctx, CUdevice dev, bool *first)
 {
-    CUresult status = rg_context_allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!pctx)
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     struct primary *primary = &primaries[dev];
     wait_for_end(primary);
-    const bool first = primary->references == 0;
-    if (first)
+    *first = primary->references == 0;
+    if (*first)
         status = retain_remotely(primary, dev);
     if (status == CUDA_SUCCESS) {
         primary->references++;
         *pctx = (CUcontext)primary->handle;
     }
     pthread_mutex_unlock(&lock);
+    return status;
+}
+
+CUresult rg_context_of_guest(CUcontext *context, CUdevice device)
+{
+    bool first;
+    return retain(context, device, &first);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    RG_TRY(rg_context_allowed_on(dev));
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool first;
+    const CUresult status = retain(pctx, dev, &first);
     if (status == CUDA_SUCCESS && first) {
         rg_startup_profile_context(dev, (uint64_t)*pctx);
         rg_image_prefetch_context((uint64_t)*pctx);

@@ -179,7 +179,8 @@ static CUresult with_host(struct rg_copy *copy, bool to_host)
     copy->session = rg_session_current();
     if (!is_on_device(device, !to_host))
         status = CUDA_ERROR_INVALID_VALUE;
-    else if (!to_host && device->kind == RG_REGION_DEVICE && rg_pinned_any_unmapped())
+    else if (!to_host && device->kind == RG_REGION_DEVICE && rg_pinned_any_unmapped() &&
+             !copy->session->guest) /* where no kernel of the program's is */
         status = map_addresses_in(host);
     if (status == CUDA_SUCCESS)
         status = move_data(copy, host, to_host);

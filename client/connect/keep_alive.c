@@ -40,28 +40,33 @@ uint32_t rg_keep_alive_wanted(void)
     return !set ? 0 : seconds ? seconds : FOR_EVER;
 }
 
+/* Sessions that began together, by the first one's number. */
+struct group {
+    unsigned first, n;
+    uint64_t tick_ns;
+    uint32_t patience_s; /* with a silent server; 0: for ever */
+};
+static struct group groups[RG_SERVERS_MAX];
 static struct rg_liveness liveness[RG_SERVERS_MAX];
-static uint64_t tick_ns;
-static uint32_t patience_s; /* with a silent server; 0: for ever */
 
 static bool answers(const struct rg_session *session)
 {
     return session->hello.capabilities & RG_CONTROL_CAP_KEEP_ALIVE;
 }
 
-static void look(struct rg_session *session, struct rg_liveness *seen)
+static void look(const struct group *group, struct rg_session *session, struct rg_liveness *seen)
 {
     const struct rg_conn_progress before = seen->last;
     if (atomic_load(&session->ended) != CUDA_SUCCESS || atomic_load(&session->over))
         return;
     rg_receiver_poll(session); /* what the worker said while nobody waited */
     const unsigned silent = rg_liveness_look(seen, session->conn, false);
-    const uint64_t patience_ns = patience_s * 1000000000ull;
-    if (patience_s && answers(session) && silent > patience_ns / tick_ns) {
+    const uint64_t patience_ns = group->patience_s * 1000000000ull;
+    if (group->patience_s && answers(session) && silent > patience_ns / group->tick_ns) {
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE,
                        "%s has not answered for %u s: the session's worker is stopped or hangs there; "
                        "--keep-alive of remote-gpu run waits longer",
-                       session->server, patience_s);
+                       session->server, group->patience_s);
         return;
     }
     /* a server that is asked is not silent: it answers, or says that it is busy */
@@ -71,28 +76,29 @@ static void look(struct rg_session *session, struct rg_liveness *seen)
 
 static void *watch(void *argument)
 {
-    (void)argument;
+    const struct group *group = argument;
     rg_thread_expect_little();
     for (;;) {
-        rg_pause(tick_ns);
-        for (unsigned i = 0; i < rg_n_sessions; i++)
-            look(&rg_sessions[i], &liveness[i]);
+        rg_pause(group->tick_ns);
+        for (unsigned i = group->first; i < group->first + group->n; i++)
+            look(group, &rg_sessions[i], &liveness[i]);
     }
     return NULL;
 }
 
-enum rg_status rg_keep_alive_start(void)
+enum rg_status rg_keep_alive_start(unsigned first, unsigned n)
 {
+    struct group *group = &groups[first];
     bool set, needed = false;
-    patience_s = setting(&set);
-    uint32_t least = patience_s ? patience_s : FOR_EVER;
-    for (unsigned i = 0; i < rg_n_sessions; i++) {
+    *group = (struct group){.first = first, .n = n, .patience_s = setting(&set)};
+    uint32_t least = group->patience_s ? group->patience_s : FOR_EVER;
+    for (unsigned i = first; i < first + n; i++) {
         const uint32_t theirs = rg_sessions[i].hello.keep_alive;
         least = theirs && theirs < least ? theirs : least;
         needed |= answers(&rg_sessions[i]);
     }
     if (!needed || least == FOR_EVER)
         return RG_OK;
-    tick_ns = least * 1000000000ull / RG_LIVENESS_TICKS;
-    return rg_thread_create_detached("rg-alive", watch, NULL);
+    group->tick_ns = least * 1000000000ull / RG_LIVENESS_TICKS;
+    return rg_thread_create_detached("rg-alive", watch, group);
 }

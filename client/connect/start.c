@@ -1,42 +1,26 @@
 /*
  * start.c - the sessions begin.
  *
- * The happy path: connect to the servers of REMOTE_GPU_SERVER, say hello, map operation numbers, start the
- * sender threads. What fails is told once on stderr with the reason and what to do; the application sees a
- * machine without a CUDA device.
+ * The happy path: connect to the servers of REMOTE_GPU_SERVER, then each session begins (begin.h). What fails is
+ * told once on stderr with the reason and what to do; the application sees a machine without a CUDA device.
  */
 #include "client/connect/start.h"
 
-#include "client/connect/address_window.h"
-#include "client/connect/choose_devices.h"
+#include "client/connect/begin.h"
 #include "client/connect/keep_alive.h"
-#include "client/connect/multipath.h"
-#include "client/connect/reconnect.h"
 #include "client/connect/stay.h"
 #include "client/connect/visible_devices.h"
 #include "client/core/device_list.h"
-#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
-#include "client/core/queue.h"
-#include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
-#include "client/core/transport_choice.h"
-#include "client/credentials/connect.h"
 #include "client/nvml/nvml.h"
 #include "client/query/lease.h"
 #include "client/query/servers.h"
-#include "client/query/share.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
-#include "common/cuda/capability.h"
-#include "transport/control.h"
-#include "transport/resumable/resumable.h"
-#include "transport/upgrade/upgrade.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,145 +54,14 @@ static void after_fork_in_child(void)
     }
 }
 
-/* Our number of each operation → the server's. */
-static void map_operations(struct rg_session *session)
-{
-    const struct rg_server_hello *hello = &session->hello;
-    if (memcmp(hello->api_digest, rg_api_digest, sizeof rg_api_digest) == 0) {
-        for (unsigned op = 1; op < RG_OP_COUNT; op++)
-            session->op_numbers[op] = (uint16_t)op;
-        return;
-    }
-    unsigned unknown = 0;
-    for (unsigned op = 1; op < RG_OP_COUNT; op++) {
-        for (uint32_t number = 1; number < hello->n_opcode_names && !session->op_numbers[op]; number++)
-            if (strcmp(hello->opcode_names[number], rg_op_names[op]) == 0)
-                session->op_numbers[op] = (uint16_t)number;
-        unknown += !session->op_numbers[op];
-    }
-    rg_info("the server is of another build (%s); %u of %u operations are not known to it", hello->software,
-            unknown, RG_OP_COUNT - 1);
-}
-
-/* `wanted`: the devices and the part of the address space, where several servers are used. */
-static bool say_hello(struct rg_session *session, const struct rg_client_hello *wanted,
-                      enum rg_transport_choice choice)
-{
-    const char *server = session->server;
-    struct rg_control hello, answer;
-    rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
-    hello.client_hello.pool_lease = rg_lease_id();
-    memcpy(hello.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest);
-    if (wanted) {
-        hello.client_hello.n_gpu_indices = wanted->n_gpu_indices;
-        memcpy(hello.client_hello.gpu_indices, wanted->gpu_indices, sizeof wanted->gpu_indices);
-        hello.client_hello.address_part = wanted->address_part;
-    } else {
-        if (!rg_choose_devices(server, &hello.client_hello))
-            return false;
-        rg_hooks.hello(&hello.client_hello);
-    }
-    if (strstr(rg_conn_transport(session->conn), "unix"))
-        choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */
-    if (!session->window_size)     /* else another of the alternatives was asked before */
-        rg_address_window_keep((unsigned)(session - rg_sessions), hello.client_hello.address_part,
-                               &session->window_start, &session->window_size);
-    hello.client_hello.window_start = session->window_start;
-    hello.client_hello.window_size = session->window_size;
-    rg_upgrade_offer(choice, &hello.client_hello.transports);
-    hello.client_hello.capability = rg_capability_wanted();
-    rg_multipath_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
-    hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH | RG_CONTROL_CAP_SAY;
-    hello.client_hello.keep_alive = rg_keep_alive_wanted();
-    if (!rg_share_wanted(&hello.client_hello.share))
-        return false;
-    if (rg_probe)
-        hello.client_hello.capabilities |= rg_probe->capabilities;
-    if (rg_reconnect_wanted())
-        hello.client_hello.capabilities |= RG_CONTROL_CAP_RESUME;
-    enum rg_status status = rg_control_send(session->conn, &hello);
-    if (status == RG_OK)
-        status = rg_control_receive(session->conn, 60000, &answer);
-    if (status != RG_OK) {
-        rg_error("%s did not complete the handshake (%s); is it a remote-gpud?", server,
-                 rg_status_string(status));
-        return false;
-    }
-    if (answer.kind == RG_CONTROL_SERVER_HELLO) {
-        session->hello_message = answer; /* keeps the memory that hello points to */
-        session->hello = answer.server_hello;
-        if (strcmp(session->hello.driver.kind, "soft") != 0 && hello.client_hello.address_part == 0)
-            rg_address_window_keep_low((unsigned)(session - rg_sessions));
-        return true;
-    }
-    if (answer.kind == RG_CONTROL_REFUSAL)
-        rg_error("%s refused: %s", server, answer.refusal.reason);
-    else
-        rg_error("%s answered the handshake with something else", server);
-    rg_control_fini(&answer);
-    return false;
-}
-
-/* What the user's policy leaves of the choice. False: RDMA was asked for, and it allows none. */
-static bool allow_choice(const struct rg_session *session, enum rg_transport_choice *choice, char *why,
-                         size_t why_size)
-{
-    if (rg_credentials_allow_rdma(&session->credentials, why, why_size))
-        return true;
-    const bool contrary = *choice == RG_TRANSPORT_RDMA;
-    *choice = RG_TRANSPORT_TCP;
-    return !contrary;
-}
-
-/*
- * Ends a session that this side does not begin. Where the worker has (`begun`) and lets it outlive its
- * connections, it is told.
- */
-static void give_up(struct rg_session *session, bool begun)
-{
-    if (begun && (session->hello.capabilities & RG_CONTROL_CAP_RESUME))
-        rg_resumable_renounce(session->control_conn ? session->control_conn : session->conn);
-    rg_conn_destroy(session->conn);
-    rg_conn_destroy(session->control_conn);
-    session->conn = session->control_conn = NULL;
-}
-
-/* Connects to one server and says hello; what fails is told. */
+/* What fails is told. */
 static bool connect_to(struct rg_session *session, const char *server, const struct rg_client_hello *wanted)
 {
-    snprintf(session->server, sizeof session->server, "%s", server);
-    char why[768] = "";
-    enum rg_transport_choice choice = rg_transport_choice_wanted();
-    const enum rg_status status =
-        rg_client_connect(server, NULL, &session->credentials, why, sizeof why, &session->conn);
-    if (status != RG_OK) {
-        char sentence[1152];
-        rg_servers_unreached(server, status, why,
-                             "check the address (-s or REMOTE_GPU_SERVER), and that remote-gpud runs there",
-                             sentence, sizeof sentence);
-        rg_error("%s", sentence);
-        return false;
-    }
-    if (!allow_choice(session, &choice, why, sizeof why)) {
-        rg_error("no RDMA to %s: %s", server, why);
-        give_up(session, false);
-        return false;
-    }
-    if (say_hello(session, wanted, choice)) {
-        if (rg_upgrade_follow(choice, &session->hello, &session->conn, &session->control_conn, why,
-                              sizeof why) == RG_OK &&
-            (session->control_conn || rg_multipath_begin(session, &session->conn)))
-            return true;
-        rg_error("no RDMA to %s: %s; use --transport auto to go on over TCP, `remote-gpu doctor` to see what "
-                 "is missing",
-                 server, why);
-        give_up(session, session->hello.n_addresses == 0); /* else the worker still waits for our choice */
-        rg_control_fini(&session->hello_message);
-        return false;
-    }
-    rg_conn_destroy(session->conn);
-    session->conn = NULL;
-    return false;
+    char why[1152];
+    const bool good = rg_begin_connect(session, server, wanted, why, sizeof why);
+    if (!good && *why)
+        rg_error("%s", why);
+    return good;
 }
 
 /* The first of alternatives that takes us. */
@@ -254,6 +107,7 @@ static bool connect_to_all(void)
         const char *name = NULL;
         wanted->n_gpu_indices = 0;
         wanted->address_part = server;
+        wanted->pool_lease = rg_lease_id();
         for (unsigned i = 0; i < n; i++)
             if (devices[i].server == server) {
                 rg_device_list(i, &rg_sessions[rg_n_sessions], (CUdevice)wanted->n_gpu_indices);
@@ -276,7 +130,7 @@ static bool connect_to_all(void)
     if (good)
         rg_info("CUDA_VISIBLE_DEVICES leaves no device");
     while (rg_n_sessions)
-        give_up(&rg_sessions[--rg_n_sessions], true);
+        rg_begin_give_up(&rg_sessions[--rg_n_sessions], true);
     return false;
 }
 
@@ -298,37 +152,8 @@ static void connect_sessions(void *out)
             rg_device_list(i, &rg_sessions[0], (CUdevice)i);
     }
     rg_servers_free(&servers);
+    rg_n_own_sessions = rg_n_sessions;
     *(bool *)out = good;
-}
-
-/* ", shares GPUs by MPS, at most 25 % of each"; "": the server does not tell. */
-static const char *sharing_text(const struct rg_server_hello *hello, char *out, size_t size)
-{
-    static const char *const ways[RG_SHARINGS] = {[RG_SHARING_TURNS] = ", shares GPUs by turns",
-                                                  [RG_SHARING_MPS] = ", shares GPUs by MPS",
-                                                  [RG_SHARING_EXCLUSIVE] = ", alone on its GPUs"};
-    char part[48] = "";
-    if (hello->compute_millionths)
-        snprintf(part, sizeof part, ", at most %g %% of each", hello->compute_millionths / 1e4);
-    snprintf(out, size, "%s%s", ways[hello->sharing] ? ways[hello->sharing] : "", part);
-    return out;
-}
-
-static enum rg_status begin(struct rg_session *session)
-{
-    session->number = (unsigned)(session - rg_sessions);
-    pthread_mutex_init(&session->ending, NULL);
-    map_operations(session);
-    if (!rg_reconnect_begin(session))
-        return RG_ERR_NO_MEMORY;
-    rg_receiver_init(session);
-    char sharing[96];
-    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u%s",
-            (unsigned long long)session->hello.session, session->server, rg_conn_transport(session->conn),
-            session->hello.n_devices, session->hello.driver.version / 1000,
-            session->hello.driver.version % 1000 / 10,
-            sharing_text(&session->hello, sharing, sizeof sharing));
-    return rg_queue_start(session);
 }
 
 static CUresult start(void)
@@ -348,8 +173,9 @@ static CUresult start(void)
     rg_stats_start();
     bool begun = true;
     for (unsigned i = 0; i < rg_n_sessions && begun; i++)
-        begun = begin(&rg_sessions[i]) == RG_OK;
-    if (!begun || rg_keep_alive_start() != RG_OK || rg_stay_start() != RG_OK) {
+        begun = rg_begin_session(&rg_sessions[i]) == RG_OK;
+    if (!begun || rg_keep_alive_start(0, rg_n_sessions) != RG_OK ||
+        rg_stay_start(0, rg_n_sessions) != RG_OK) {
         rg_error("no thread can be started here, or there is no memory: raise the limits of this process "
                  "(ulimit -u, -v) or of its container");
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -7,9 +7,11 @@
 #include "common/base/log.h"
 #include "common/base/poll.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/control.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
@@ -18,12 +20,20 @@ enum { ANSWER_MS = 10000, RENEWAL_MS = 5000, PAUSE_MIN_S = 1, PAUSE_LATE_S = 60,
 
 #define PAUSES 4 /* in what is left of the certificate's life, of which each is a part of the rest */
 
-/* The thread's. Seconds since 1970. */
+/* A session's, and the thread's that looks after it. Seconds since 1970. */
 struct standing {
     int64_t began, until; /* the server lets it stay until then; 0: there is no certificate */
     bool told;
 };
 static struct standing standings[RG_SERVERS_MAX];
+
+/* Sessions that began together, by the first one's number. */
+struct group {
+    unsigned first, n;
+};
+static struct group groups[RG_SERVERS_MAX];
+
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER; /* one thread at a time */
 
 static bool goes_on(const struct rg_session *session)
 {
@@ -34,7 +44,7 @@ static bool goes_on(const struct rg_session *session)
 static enum rg_status show(const struct rg_session *session, const struct rg_credentials *credentials,
                            char *why, size_t why_size)
 {
-    static struct rg_control hello, answer; /* the thread's; large */
+    static struct rg_control hello, answer; /* who looks has them; large */
     const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = ANSWER_MS};
     struct rg_conn *conn;
     RG_TRY(rg_client_connect_again(session->peer, &options, credentials, why, why_size, &conn));
@@ -76,14 +86,23 @@ static void look(const struct rg_session *session, struct standing *standing, in
             session->server, (long long)left, why);
 }
 
+static void look_at_all(const struct group *group, int64_t now)
+{
+    RG_SCOPED_LOCK(&looking);
+    for (unsigned i = group->first; i < group->first + group->n; i++)
+        if (standings[i].until && goes_on(&rg_sessions[i]))
+            look(&rg_sessions[i], &standings[i], now);
+}
+
 static void *watch(void *argument)
 {
-    (void)argument;
+    const struct group *group = argument;
     rg_thread_expect_little();
     for (;;) {
-        int64_t now = (int64_t)time(NULL), pause = PAUSE_MAX_S;
+        const int64_t now = (int64_t)time(NULL);
+        int64_t pause = PAUSE_MAX_S;
         bool any = false;
-        for (unsigned i = 0; i < rg_n_sessions; i++) {
+        for (unsigned i = group->first; i < group->first + group->n; i++) {
             const int64_t left = standings[i].until - now;
             const int64_t part =
                 left > 0 ? left / PAUSES : PAUSE_LATE_S; /* a server may let it stay all the same */
@@ -99,22 +118,21 @@ static void *watch(void *argument)
         const int refused = clock_nanosleep(CLOCK_BOOTTIME, 0, &wait, NULL);
         if (refused && refused != EINTR)
             rg_pause((uint64_t)wait.tv_sec * 1000000000u);
-        now = (int64_t)time(NULL);
-        for (unsigned i = 0; i < rg_n_sessions; i++)
-            if (standings[i].until && goes_on(&rg_sessions[i]))
-                look(&rg_sessions[i], &standings[i], now);
+        look_at_all(group, (int64_t)time(NULL));
     }
 }
 
-enum rg_status rg_stay_start(void)
+enum rg_status rg_stay_start(unsigned first, unsigned n)
 {
+    struct group *group = &groups[first];
     const int64_t now = (int64_t)time(NULL);
     bool needed = false;
-    for (unsigned i = 0; i < rg_n_sessions; i++) {
+    *group = (struct group){first, n};
+    for (unsigned i = first; i < first + n; i++) {
         const struct rg_credentials *credentials = &rg_sessions[i].credentials;
         standings[i] =
             (struct standing){.began = now, .until = credentials->found ? credentials->not_after : 0};
         needed |= standings[i].until != 0;
     }
-    return needed ? rg_thread_create_detached("rg-stay", watch, NULL) : RG_OK;
+    return needed ? rg_thread_create_detached("rg-stay", watch, group) : RG_OK;
 }

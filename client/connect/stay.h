@@ -6,15 +6,15 @@
  * done so), lets the server renew them if that is due, and shows the new certificate by a connection of its own (RG_PURPOSE_STAY). The
  * session's connections stay as they are.
  *
- * One thread for all sessions, and only where there is a certificate; asleep but for a moment at most once an hour, and the more often
- * the nearer the end is, at most once a second. What fails is tried again; shortly before the end it is said once.
+ * One thread for all sessions that begin together, and only where there is a certificate; asleep but for a moment at most once an hour,
+ * and the more often the nearer the end is, at most once a second. What fails is tried again; shortly before the end it is said once.
  */
 #ifndef RG_CLIENT_CONNECT_STAY_H
 #define RG_CLIENT_CONNECT_STAY_H
 
 #include "common/base/status.h"
 
-/** All sessions have begun. */
-RG_MUST_CHECK enum rg_status rg_stay_start(void);
+/** `n` sessions from number `first` on have begun. Once for each. */
+RG_MUST_CHECK enum rg_status rg_stay_start(unsigned first, unsigned n);
 
 #endif

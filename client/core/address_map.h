@@ -27,6 +27,8 @@ struct rg_range {
     uint64_t start, size;
     enum rg_range_kind kind;
     uint64_t context; /* in which it was made */
+    uint64_t
+        opened_in; /* RG_RANGE_IPC where `context` is a guest's (client/connect/guest.h): the program's own, then; else 0 */
     CUdevice device;
     unsigned flags; /* of the host allocation */
     uint64_t

@@ -4,9 +4,11 @@
 #include "client/core/session.h"
 #include "client/core/thread.h"
 
+#include <stdatomic.h>
+
 /*
  * A device of the application's list: whose it is, and its number there. Constant once the sessions have
- * begun.
+ * begun. Those of guests stand behind them, and are none of the application's.
  */
 struct entry {
     struct rg_session *session;
@@ -14,6 +16,7 @@ struct entry {
 };
 static struct entry devices[RG_DEVICES_MAX];
 static unsigned n_devices;
+static _Atomic unsigned n_guests;
 
 const struct rg_device_info *rg_device(CUdevice device)
 {
@@ -30,7 +33,7 @@ unsigned rg_device_count(void)
 
 struct rg_session *rg_device_session(CUdevice device)
 {
-    return rg_device(device) ? devices[device].session : NULL;
+    return device >= 0 && (unsigned)device < n_devices + n_guests ? devices[device].session : NULL;
 }
 
 CUdevice rg_device_there(const struct rg_session *session, CUdevice device)
@@ -44,6 +47,16 @@ CUdevice rg_device_here(const struct rg_session *session, CUdevice number)
         if (devices[i].session == session && devices[i].number == number)
             return (CUdevice)i;
     return -1;
+}
+
+CUdevice rg_device_add_guest(struct rg_session *session)
+{
+    const unsigned device = n_devices + n_guests;
+    if (device >= RG_DEVICES_MAX)
+        return -1;
+    devices[device] = (struct entry){session, 0};
+    n_guests++;
+    return (CUdevice)device;
 }
 
 void rg_device_list(unsigned device, struct rg_session *session, CUdevice number)

@@ -3,7 +3,8 @@
  *
  * A home is one number: 0 (the context that is current on the thread says it), the handle of a context, or
  * the number of a session plus 1 where no context is known. Generated encoders pass the home of what a call
- * names to rg_call_begin. With one session every home is 0, and nothing is looked up.
+ * names to rg_call_begin. With one session every home is 0, and nothing is looked up; what was made then is of the first session, as the
+ * contexts are that can be current in the program.
  */
 #ifndef RG_CLIENT_CORE_HOME_H
 #define RG_CLIENT_CORE_HOME_H
@@ -11,9 +12,15 @@
 #include "client/core/handle.h"
 #include "client/core/session.h"
 
+/** Whether there is anything to look up: the program uses several servers, or is a guest on another one. */
 static inline bool rg_several_servers(void)
 {
-    return rg_n_sessions > 1;
+    return atomic_load_explicit(&rg_n_sessions, memory_order_acquire) > 1;
+}
+/** Whether its own GPUs, those on which it can have contexts and kernels, are of several servers. */
+static inline bool rg_several_own_servers(void)
+{
+    return rg_n_own_sessions > 1;
 }
 
 /** Of several servers: what the functions below return then. */

@@ -35,7 +35,7 @@ static void lost(struct rg_session *session, enum rg_status status)
                    "lost the connection to %s (%s); CUDA calls %s now fail, restart the program when the "
                    "server is back",
                    session->server, rg_status_string(status),
-                   rg_n_sessions > 1 ? "that concern its GPUs" : "of this program");
+                   session->guest || rg_n_own_sessions > 1 ? "that concern its GPUs" : "of this program");
 }
 
 /* Takes the bulk part of a reply to where its caller wants it. */

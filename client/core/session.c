@@ -1,7 +1,7 @@
 /*
  * session.c - what the sessions are, and how one ends. The thread that finds the reason ends it: it says why,
  * interrupts the connection, waits until nothing is received into the application's memory, and wakes all who
- * wait. How they begin: client/connect/start.c.
+ * wait. How they begin: client/connect/.
  */
 #include "client/core/session.h"
 
@@ -15,7 +15,8 @@
 #include <stdlib.h>
 
 struct rg_session rg_sessions[RG_SERVERS_MAX];
-unsigned rg_n_sessions;
+_Atomic unsigned rg_n_sessions;
+unsigned rg_n_own_sessions;
 _Atomic CUresult rg_sessions_ended = CUDA_ERROR_NOT_INITIALIZED;
 CUresult rg_sessions_outcome;
 atomic_bool rg_initialised;
@@ -32,7 +33,7 @@ static void stop(struct rg_session *session, CUresult error)
     rg_hooks.session_settles(session);
     atomic_store(&session->ended, error);
     bool last = true;
-    for (unsigned i = 0; i < rg_n_sessions; i++)
+    for (unsigned i = 0; i < rg_n_own_sessions; i++)
         last &= atomic_load(&rg_sessions[i].ended) != CUDA_SUCCESS;
     if (last) {
         rg_sessions_outcome = error;
@@ -106,7 +107,7 @@ void rg_sessions_withdraw(void *memory)
 int rg_driver_version(void)
 {
     uint32_t oldest = UINT32_MAX;
-    for (unsigned i = 0; i < rg_n_sessions; i++)
+    for (unsigned i = 0; i < rg_n_own_sessions; i++)
         if (rg_sessions[i].hello.driver.version < oldest)
             oldest = rg_sessions[i].hello.driver.version;
     return (int)oldest;

@@ -5,6 +5,9 @@
  * process ends. The parts of each: the queue (queue.h) that carries calls to the worker, the receiver
  * (receiver.h) that takes what comes back, what is kept of the application's threads (thread.h).
  *
+ * Behind the program's own sessions stand those that it has as a guest (client/connect/guest.h): on servers that it does not use itself,
+ * begun when it opens what another process has there, while its other threads go on.
+ *
  * A call belongs to the session of the context that is current, or of what it names. A session can end early:
  * the connection breaks, the server ends it, a fork leaves it behind. From then on every call that belongs to
  * it returns the same error, and when there is none left, every call does; nothing of the application is
@@ -30,7 +33,8 @@
 
 struct rg_session {
     unsigned number; /* in rg_sessions */
-    unsigned place;  /* of the server, in the user's list */
+    unsigned place;  /* of the server, in the user's list; of a guest: its part of the address space */
+    bool guest;
     struct rg_conn *conn;
     struct rg_conn *control_conn; /* the one that the session began on, if it moved; or NULL */
     char peer[160]; /* reconnect.c's, as is the next line: the address that the session began at */
@@ -62,12 +66,13 @@ struct rg_session {
 };
 
 /**
- * Those that began, in the order in which the user named the servers; constant once rg_connect_start has
- * succeeded.
+ * Those that began, in the order in which the user named the servers, then those of a guest. What is there stays; the number of the
+ * program's own is constant once rg_connect_start has succeeded, and that of all grows.
  */
 extern struct rg_session rg_sessions[RG_SERVERS_MAX];
-extern unsigned rg_n_sessions;
-/** CUDA_SUCCESS from cuInit on, for as long as one session lives. */
+extern _Atomic unsigned rg_n_sessions;
+extern unsigned rg_n_own_sessions;
+/** CUDA_SUCCESS from cuInit on, for as long as one session of the program's own lives. */
 extern _Atomic CUresult rg_sessions_ended;
 /** What became of the attempt to begin them, or the error with which the last one has ended. */
 extern CUresult rg_sessions_outcome;

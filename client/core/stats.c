@@ -111,7 +111,7 @@ static void add_session(struct sums *sums, const struct rg_session *session)
 static const char *sharing_name(void)
 {
     const enum rg_sharing first = rg_sessions[0].hello.sharing;
-    for (unsigned i = 1; i < rg_n_sessions; i++)
+    for (unsigned i = 1; i < rg_n_own_sessions; i++)
         if (rg_sessions[i].hello.sharing != first)
             return "several";
     return rg_sharing_name(first);
@@ -121,7 +121,7 @@ static const char *sharing_name(void)
 static unsigned count_instances(void)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < rg_n_sessions; i++)
+    for (unsigned i = 0; i < rg_n_own_sessions; i++)
         for (uint32_t j = 0; j < rg_sessions[i].hello.n_devices; j++)
             n += rg_sessions[i].hello.devices[j].mig;
     return n;

@@ -216,23 +216,48 @@ static enum rg_status check(const char *folder, struct rg_credentials *out, char
 
 /* --- which of them ----------------------------------------------------------------------------------------- */
 
-/* The servers that this user has joined, for a sentence: " (joined: a:7600, b:7600)". */
-static void list_joined(const char *base, char *out, size_t size)
+static void each_joined(const char *base, rg_credentials_visitor *visit, void *user)
 {
     char path[PATH_MAX + 16];
-    size_t used = 0;
-    *out = 0;
     snprintf(path, sizeof path, "%s/servers", base);
     DIR *folder = opendir(path);
     const struct dirent *entry;
-    while (folder && (entry = readdir(folder)) && used < size)
-        if (entry->d_name[0] != '.')
-            used += (size_t)snprintf(out + used, size - used, "%s%.280s",
-                                     used ? ", " : " (joined so far: ", entry->d_name);
+    while (folder && (entry = readdir(folder)))
+        if (entry->d_name[0] != '.' && !visit(entry->d_name, user))
+            break;
     if (folder)
         closedir(folder);
-    if (used && used < size)
-        snprintf(out + used, size - used, ")");
+}
+
+void rg_credentials_each_joined(rg_credentials_visitor *visit, void *user)
+{
+    char base[PATH_MAX];
+    bool named;
+    if (rg_credentials_base(base, sizeof base, &named) == RG_OK)
+        each_joined(base, visit, user);
+}
+
+struct listed {
+    char *out;
+    size_t size, used;
+};
+
+static bool list_one(const char *server, void *user)
+{
+    struct listed *listed = user;
+    listed->used += (size_t)snprintf(listed->out + listed->used, listed->size - listed->used, "%s%.280s",
+                                     listed->used ? ", " : " (joined so far: ", server);
+    return listed->used < listed->size;
+}
+
+/* The servers that this user has joined, for a sentence: " (joined: a:7600, b:7600)". */
+static void list_joined(const char *base, char *out, size_t size)
+{
+    struct listed listed = {out, size, 0};
+    *out = 0;
+    each_joined(base, list_one, &listed);
+    if (listed.used && listed.used < size)
+        snprintf(out + listed.used, size - listed.used, ")");
 }
 
 /* A server of which nobody is known to vouch. */

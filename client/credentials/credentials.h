@@ -61,6 +61,10 @@ RG_MUST_CHECK enum rg_status rg_credentials_place(const char *base, const struct
 void rg_credentials_server(const struct rg_address *address, char *out, size_t size);
 /** The server that was joined last, which is used where no server is named. False: none was. */
 bool rg_credentials_joined(char *out, size_t size);
+/** False: it has seen enough. */
+typedef bool rg_credentials_visitor(const char *server, void *user);
+/** Calls it for each server that this user has joined, in no order. */
+void rg_credentials_each_joined(rg_credentials_visitor *visit, void *user);
 /** Whether the address is this machine's loopback, by number or as "localhost". */
 bool rg_credentials_is_loopback(const struct rg_address *address);
 

@@ -26,7 +26,7 @@ static bool has(const _Atomic uint32_t *servers, const struct rg_session *sessio
 CUresult rg_replication_keep(const struct rg_image_view *view, struct rg_image_copy **image)
 {
     *image = NULL;
-    return rg_several_servers() ? rg_image_copy(view, image) : CUDA_SUCCESS;
+    return rg_several_own_servers() ? rg_image_copy(view, image) : CUDA_SUCCESS;
 }
 
 void rg_replication_note(uint64_t library, struct rg_image_copy *image, const struct rg_jit *jit)
@@ -101,10 +101,10 @@ CUresult rg_replication_look_up(enum rg_kind kind, uint64_t handle, uint64_t hom
 CUresult rg_replication_unload(uint64_t library)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, library);
-    if (!rg_several_servers() || !shadow)
+    if (!rg_several_own_servers() || !shadow)
         return rg_op_cuLibraryUnload((CUlibrary)library, 0);
     CUresult status = CUDA_SUCCESS;
-    for (unsigned i = 0; i < rg_n_sessions; i++) {
+    for (unsigned i = 0; i < rg_n_own_sessions; i++) {
         if (!has(&shadow->library.servers, &rg_sessions[i]))
             continue;
         const CUresult result =

@@ -18,7 +18,7 @@
 CUresult rg_replication_look_up(enum rg_kind kind, uint64_t handle, uint64_t home);
 static inline CUresult rg_replication_to(enum rg_kind kind, uint64_t handle, uint64_t home)
 {
-    return rg_several_servers() ? rg_replication_look_up(kind, handle, home) : CUDA_SUCCESS;
+    return rg_several_own_servers() ? rg_replication_look_up(kind, handle, home) : CUDA_SUCCESS;
 }
 
 /**

@@ -209,7 +209,7 @@ enum rg_nvml_return rg_nvml_inventory_ask(void)
     char list[RG_SERVERS_MAX * (sizeof rg_nvml_state.servers[0].name + 1)] = "";
     size_t used = 0;
     pthread_mutex_lock(&rg_nvml_state.lock);
-    for (unsigned i = 0; i < rg_nvml_state.n_servers && rg_n_sessions > 1; i++)
+    for (unsigned i = 0; i < rg_nvml_state.n_servers && rg_n_own_sessions > 1; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s,", rg_nvml_state.servers[i].name);
     pthread_mutex_unlock(&rg_nvml_state.lock);
     return ask_servers(used                           ? list

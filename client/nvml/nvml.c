@@ -221,7 +221,7 @@ static void refresh_one(unsigned server, struct rg_control *answer)
 static uint64_t own_calls(void)
 {
     uint64_t calls = 0;
-    for (unsigned i = 0; i < rg_n_sessions; i++)
+    for (unsigned i = 0; i < rg_n_own_sessions; i++)
         calls += atomic_load_explicit(&rg_sessions[i].timeline.submitted, memory_order_relaxed);
     return calls;
 }

@@ -33,8 +33,8 @@ struct prefetched {
 
 static bool possible(enum rg_op op)
 {
-    return rg_optimise[RG_OPT_IMAGE_PREFETCH] && rg_optimise[RG_OPT_QUERY_CACHE] && !rg_several_servers() &&
-           rg_session_current()->op_numbers[op];
+    return rg_optimise[RG_OPT_IMAGE_PREFETCH] && rg_optimise[RG_OPT_QUERY_CACHE] &&
+           !rg_several_own_servers() && rg_session_current()->op_numbers[op];
 }
 
 /* --- answers ---------------------------------------------------------------------------------------- */

@@ -8,7 +8,6 @@ usage: peers_test.py BUILD_FOLDER
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -16,9 +15,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
 
-from trial import Build, Server, end_group, stop_with_servers, wait_until  # noqa: E402
+from trial import Build, Server, stop_with_servers, wait_until  # noqa: E402
 
-PROGRAM, WAITS, IPC = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("copies.py", "waits.py", "ipc.py"))
+PROGRAM, WAITS = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("copies.py", "waits.py"))
 SIZE, COUNT = 5 << 20, 4
 PEER = b"(\x8c\x01"  # the key of a hello's purpose, and RG_PURPOSE_PEER
 PEER_SECRET = b"\xea\x08\x10"  # the key and the length of peer_secret in a hello
@@ -254,40 +253,6 @@ class Peers(unittest.TestCase):
         self.assertFalse(result.hung, result.report())
         self.assertEqual(result.status, 3, result.report())
         self.assertIn("cuStreamSynchronize: error", result.output)
-
-    def export_and_import(self, exporters, importers, *more):
-        """What a process that exports to another prints, and the other one's Result. Each is given as addresses."""
-        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-            exporter = stack.enter_context(subprocess.Popen(
-                [build.command, "run", "-s", ",".join(exporters), "--", sys.executable, IPC, folder, "export"], stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, text=True, start_new_session=True))
-            stack.callback(end_group, exporter.pid)
-            result = build.run_remote([sys.executable, IPC, folder, "import", *more], ",".join(importers))
-            self.assertFalse(result.hung, result.report())
-            self.assertEqual(result.status, 0, result.report())
-            return exporter.communicate(timeout=60)[0], result
-
-    def test_memory_of_another_process(self):
-        """A handle is opened on the server it is of; copies go from one server to the other."""
-        one, other = (server.address for server in self.servers((), ()))
-        for exporters in ((one, other), (one,)):
-            said, result = self.export_and_import(exporters, (one, other))
-            self.assertEqual(said, "written\n", result.report())
-            self.assertEqual(result.output.splitlines(), ["the same context", "waits", "read", "no kernel", "closed 1 1"], result.report())
-            self.assertEqual(result.stats["peer_direct"], 2 * SIZE, result.report())
-            self.assertEqual(result.stats["peer_by_client"], 0, result.report())
-            self.assertIn("copies reach it", result.errors)
-
-    def test_memory_on_a_server_that_is_not_used(self):
-        one = self.servers(())[0].address
-        # The other server's workers find none of the first one's, as on another machine.
-        apart = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh") if os.geteuid() == 0 else ()
-        with tempfile.TemporaryDirectory() as folder:
-            other = self.stack.enter_context(Server(build, tcp=True, prefix=apart, environment={"XDG_RUNTIME_DIR": folder})).address
-            said, result = self.export_and_import((one,), (other,), "refused")
-        self.assertEqual(said, "not written\n", result.report())
-        self.assertEqual(result.output, "refused 1 1\n", result.report())
-        self.assertIn("on a server that this program does not use (127.0.0.1, port %s)" % one.rpartition(":")[2], result.errors)
 
 
 if __name__ == "__main__":
