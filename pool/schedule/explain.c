@@ -172,7 +172,9 @@ void rg_pool_explain(const struct rg_pool_snapshot *snapshot, const struct rg_po
         say_filters(&out, snapshot, waiting);
         return;
     case RG_POOL_NEVER_TAINTS:
-        say(&out, "never fits: all servers that match keep out whoever does not tolerate their taints");
+        say(&out,
+            "never fits: all servers that match keep out whoever does not tolerate their taints; --tolerate "
+            "says that you do, and remote-gpu list shows them");
         return;
     case RG_POOL_NEVER_EMPTY:
         say(&out,

@@ -7,6 +7,7 @@
  */
 #include "pool/schedule/filter_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -88,6 +89,31 @@ static bool one_way(const struct rg_pool_filter *a, const struct rg_pool_filter 
     return lower_bound(a->op) && upper_bound(b->op) && bounds_exclude(a, b);
 }
 
+/* What a filter leaves out, as "all but 40G", "80G and above". */
+static void say_excluded(const struct rg_pool_filter *filter, char *out, size_t size)
+{
+    static const struct {
+        const char *before, *behind;
+    } words[] = {
+        [RG_POOL_EQUAL] = {"all but ", ""},  [RG_POOL_UNEQUAL] = {"", ""},
+        [RG_POOL_LESS] = {"", " and above"}, [RG_POOL_AT_MOST] = {"all above ", ""},
+        [RG_POOL_MORE] = {"", " and below"}, [RG_POOL_AT_LEAST] = {"all below ", ""},
+    };
+    snprintf(out, size, "%s%s%s", words[filter->op].before, filter->value, words[filter->op].behind);
+}
+
+static enum rg_status contradict(const struct rg_pool_filter *one, const struct rg_pool_filter *other,
+                                 char *why, size_t why_size)
+{
+    char excluded[2][RG_POOL_FILTER_TEXT + 16];
+    say_excluded(one, excluded[0], sizeof excluded[0]);
+    say_excluded(other, excluded[1], sizeof excluded[1]);
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     "no GPU can satisfy both filters '%s', which excludes %s, and '%s', which excludes %s: "
+                     "remove or change one of them",
+                     one->text, excluded[0], other->text, excluded[1]);
+}
+
 /* No size or index is below 0. */
 static bool alone_empty(const struct rg_pool_filter *filter)
 {
@@ -102,15 +128,13 @@ enum rg_status rg_pool_filters_check(const struct rg_pool_filter *filters, uint3
     for (uint32_t i = 0; i < n; i++) {
         if (alone_empty(&filters[i]))
             return RG_FAILED(RG_ERR_INVALID, why, why_size,
-                             "no GPU can satisfy the filter '%s': nothing is below 0", filters[i].text);
+                             "no GPU can satisfy the filter '%s': nothing is below 0; remove or change it",
+                             filters[i].text);
         for (uint32_t j = 0; j < i; j++) {
             if (filters[i].key != filters[j].key || strcmp(filters[i].label, filters[j].label) != 0)
                 continue;
             if (one_way(&filters[i], &filters[j]) || one_way(&filters[j], &filters[i]))
-                return RG_FAILED(
-                    RG_ERR_INVALID, why, why_size,
-                    "no GPU can satisfy both filters '%s' and '%s': each excludes what the other asks for",
-                    filters[j].text, filters[i].text);
+                return contradict(&filters[j], &filters[i], why, why_size);
         }
     }
     return RG_OK;

@@ -184,7 +184,9 @@ static void version_done(void *data, enum rg_status status, const json_t *reply,
     if (status != RG_OK) {
         complain(agent, why, status == RG_ERR_UNREACHABLE ? AGAIN_NS : UNFIT_NS);
     } else if (sscanf(version, "%u.%u", &major, &minor) != 2 || major != 3 || minor < 4) {
-        snprintf(text, sizeof text, "etcd at %s is of version %.20s; 3.4 or a later 3 is needed",
+        snprintf(text, sizeof text,
+                 "etcd at %s is of version %.20s; 3.4 or a later 3 is needed: update it, or name another by "
+                 "--etcd",
                  rg_etcd_endpoint(agent->etcd), *version ? version : "unknown");
         complain(agent, text, UNFIT_NS);
     } else {

@@ -31,3 +31,26 @@ Test(etcd_explain, other_words_stay)
         strstr(explained("self-signed certificate", CURLE_PEER_FAILED_VERIFICATION), "--etcd-ca names"));
     cr_expect(strstr(explained("no such file", CURLE_SSL_CERTPROBLEM), "--etcd-cert and --etcd-key"));
 }
+
+/* A certificate can be refused for more than who has made it: what to do is said of each. */
+Test(etcd_explain, what_is_wrong_with_a_certificate)
+{
+    static const struct {
+        const char *error;
+        CURLcode code;
+        const char *mend;
+    } cases[] = {
+        {"SSL certificate problem: certificate is not yet valid", CURLE_PEER_FAILED_VERIFICATION,
+         "set the clock"},
+        {"SSL certificate problem: certificate has expired", CURLE_PEER_FAILED_VERIFICATION, "renew it, or"},
+        {"SSL: no alternative certificate subject name matches target host name 'e1'",
+         CURLE_PEER_FAILED_VERIFICATION, "--etcd names etcd as its certificate does"},
+        {"OpenSSL SSL_read: error:0A000415:SSL routines::sslv3 alert certificate expired, errno 0",
+         CURLE_RECV_ERROR, "renew the one that --etcd-cert names, or set the clock"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why = explained(cases[i].error, cases[i].code);
+        cr_expect(strstr(why, cases[i].mend), "%s", why);
+        cr_expect_not(strstr(why, "--etcd-ca") || strstr(why, "--trusted-ca-file"), "%s", why);
+    }
+}

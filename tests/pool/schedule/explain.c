@@ -114,7 +114,8 @@ Test(pool_explain, taints)
     pool_ask(pool, "a", 1, 0);
     pool_decide(pool);
     cr_expect_str_eq(pool_say(pool, 0),
-                     "never fits: all servers that match keep out whoever does not tolerate their taints");
+                     "never fits: all servers that match keep out whoever does not tolerate their taints; "
+                     "--tolerate says that you do, and remote-gpu list shows them");
     cr_expect_eq(pool_waits(pool, 0)->reason, RG_POOL_NEVER_TAINTS);
     pool_end(pool);
 }

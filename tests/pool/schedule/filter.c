@@ -169,6 +169,14 @@ Test(pool_filter, contradictions_name_both)
         cr_expect_not(together(swapped, 2, NULL, 0), "%s and %s", pairs[i][1], pairs[i][0]);
     }
     char why[600] = "";
+    cr_expect_not(
+        together((const char *const[]){"device.memory>=40G", "device.memory<20G"}, 2, why, sizeof why));
+    cr_expect(strstr(why, "excludes all below 40G") && strstr(why, "excludes 20G and above") &&
+                  strstr(why, "remove or change one"),
+              "%s", why);
+    cr_expect_not(
+        together((const char *const[]){"server.has-rdma=true", "server.has-rdma!=yes"}, 2, why, sizeof why));
+    cr_expect(strstr(why, "excludes all but true") && strstr(why, "excludes yes"), "%s", why);
     cr_expect_not(together((const char *const[]){"device.memory<0"}, 1, why, sizeof why));
     cr_expect(strstr(why, "below 0"), "%s", why);
 }
