@@ -125,6 +125,8 @@ static void print_server(const struct rg_answer_of *answer)
         print_device(&inventory->devices[i], answer->first);
     if (inventory->machine.rails[0])
         printf("  rails: %s\n", inventory->machine.rails);
+    if (inventory->machine.tcp_rails[0])
+        printf("  rails over TCP: %s\n", inventory->machine.tcp_rails);
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
         print_session(&inventory->sessions[i], answer->first);
     if (inventory->n_sessions < inventory->sessions_running)

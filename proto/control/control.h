@@ -340,8 +340,9 @@ struct rg_refusal {
 struct rg_machine_info {
     uint64_t clock_ns; /* its time of day when it answered */
     char kernel[RG_CONTROL_TEXT];
-    char rails[RG_CONTROL_REASON]; /* devices that sessions use, best first */
-    char rdma[RG_CONTROL_REASON];  /* devices and libraries, a sentence for people */
+    char rails[RG_CONTROL_REASON];     /* devices that sessions use, best first */
+    char rdma[RG_CONTROL_REASON];      /* devices and libraries, a sentence for people */
+    char tcp_rails[RG_CONTROL_REASON]; /* addresses that sessions by TLS can use together */
 };
 
 /* What confines the workers. */

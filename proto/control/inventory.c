@@ -11,7 +11,7 @@
 #define INVENTORY_FIELDS(NUMBER, TEXT)                                                                       \
     RG_VERSION_FIELDS(NUMBER, TEXT) NUMBER(sessions_running) NUMBER(unauthenticated) TEXT(host) TEXT(pool)
 #define MACHINE_FIELDS(NUMBER, TEXT)                                                                         \
-    NUMBER(clock_ns) TEXT(kernel) TEXT(rdma) TEXT(rails)
+    NUMBER(clock_ns) TEXT(kernel) TEXT(rdma) TEXT(rails) TEXT(tcp_rails)
 #define SANDBOX_FIELDS(NUMBER, TEXT)                                                                         \
     TEXT(mode) TEXT(holds) TEXT(missing)
 #define SESSION_FIELDS(NUMBER, TEXT)                                                                         \

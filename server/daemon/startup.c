@@ -192,6 +192,9 @@ static bool start_monitor(struct rg_startup *startup)
     monitor->sessions.reconnect_s =
         rg_daemon_settings_reconnect(settings, &monitor->sessions.reconnect_automatic);
     rg_daemon_rails_begin(&monitor->sessions.rails, settings->rails, &startup->listeners);
+    rg_daemon_rails_describe(&monitor->sessions.rails, monitor->driver.machine.tcp_rails,
+                             sizeof monitor->driver.machine.tcp_rails);
+    monitor->board->driver.machine = monitor->driver.machine; /* nobody reads it yet */
     char netperf[PATH_MAX];
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)
@@ -222,6 +225,21 @@ static void say_what_next(const struct rg_startup *startup)
             startup->settings->state_dir ? startup->settings->state_dir : "");
 }
 
+/* Users of one server of a pool are sent to the others, which have to know their certificates. */
+static void warn_of_own_authority(const struct rg_startup *startup)
+{
+    const struct rg_daemon_settings *settings = startup->settings;
+    bool open = false;
+    for (uint32_t i = 0; i < startup->listeners.n; i++)
+        open = open || startup->listeners.reach[i] == RG_REACH_NETWORK;
+    if (settings->pool && open && !settings->tls_ca && !settings->allow_unauthenticated)
+        rg_warn("pool %s: the certificates that this server's own authority gives its users are not known to "
+                "other servers, "
+                "to which the pool sends them; give all of them certificates of one authority, by --tls-ca, "
+                "--tls-cert and --tls-key",
+                settings->pool);
+}
+
 bool rg_startup_serve(struct rg_startup *startup)
 {
     const struct rg_daemon_settings *settings = startup->settings;
@@ -229,5 +247,6 @@ bool rg_startup_serve(struct rg_startup *startup)
         !rg_http_listen(&startup->monitor->http, settings) || !start_monitor(startup))
         return false;
     say_what_next(startup);
+    warn_of_own_authority(startup);
     return true;
 }

@@ -93,6 +93,19 @@ static void describe_sandbox(const struct rg_monitor_settings *settings, struct 
     rg_sandbox_describe(RG_SANDBOX_ALL & ~settings->measures, out->missing, sizeof out->missing);
 }
 
+static void describe_machine(const struct rg_conn *conn, const struct rg_driver *driver,
+                             struct rg_machine_info *out)
+{
+    struct rg_conn_security security;
+    struct timespec now;
+    *out = driver->machine;
+    rg_conn_security(conn, &security);
+    if (!security.encrypted)
+        out->tcp_rails[0] = 0; /* other networks of this machine: nothing is told of them in the clear */
+    if (clock_gettime(CLOCK_REALTIME, &now) == 0)
+        out->clock_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status,
                          const struct rg_viewer *viewer)
 {
@@ -119,10 +132,7 @@ void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, boo
     inventory->driver = driver->info;
     inventory->n_devices = driver->n_devices;
     inventory->devices = driver->devices;
-    inventory->machine = driver->machine;
-    struct timespec now;
-    if (clock_gettime(CLOCK_REALTIME, &now) == 0)
-        inventory->machine.clock_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    describe_machine(conn, driver, &inventory->machine);
     inventory->sessions_running = rg_board_running(frontend->board);
     inventory->sessions = sessions;
     if (status)

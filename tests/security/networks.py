@@ -44,6 +44,9 @@ def case_rails(world):
     world.start_server()
     world.join("alice")
     unused = ("10.79.0.1", "no interface of this machine leads there")
+    told = json.loads(works(world.remote_gpu("list", "--json")).output)["servers"][0]["rails"]["tcp"]
+    expect(all("%s (eth" % address in told for address in ("10.77.0.1", "10.78.0.1", unused[0])), "list says of rails: %s" % told)
+    expect("rails over TCP: " + told in works(world.remote_gpu("list")).output, "list shows no rails over TCP")
     doctor = world.remote_gpu("doctor", "-s", "gpu-machine").output
     expect("bulk data over TCP can go by 10.77.0.1, 10.78.0.1" in doctor and
            "not by %s: %s" % unused in doctor, "doctor does not say it:\n" + doctor)

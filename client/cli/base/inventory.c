@@ -165,6 +165,13 @@ static json_t *lacks_json(uint32_t version)
     return lacks;
 }
 
+/* What carries a session's bulk data beside its connection, as the server says it; null: nothing, or it is not told. */
+static json_t *rails_json(const struct rg_machine_info *machine)
+{
+    return json_pack("{s:s?, s:s?}", "rdma", machine->rails[0] ? machine->rails : NULL, "tcp",
+                     machine->tcp_rails[0] ? machine->tcp_rails : NULL);
+}
+
 static json_t *server_json(const struct rg_answer_of *answer)
 {
     if (!answer->ok)
@@ -175,14 +182,15 @@ static json_t *server_json(const struct rg_answer_of *answer)
         rg_cli_json_add(&devices, device_json(&inventory->devices[i]));
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
         rg_cli_json_add(&sessions, session_json(&inventory->sessions[i]));
-    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i, s:o}, s:o, s:o, s:i, s:i, s:b, s:O*}",
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i, s:o}, s:o, s:o, s:i, s:i, s:b, s:o, s:O*}",
                      "address", answer->server, "host", inventory->host, "software", inventory->software,
                      "protocol", (int)inventory->protocol_major, (int)inventory->protocol_minor, "driver",
                      "kind", inventory->driver.kind, "path", inventory->driver.path, "version",
                      (int)inventory->driver.version, "lacks", lacks_json(inventory->driver.version),
                      "devices", devices, "sessions", sessions, "sessions_running",
                      (int)inventory->sessions_running, "sessions_max", (int)inventory->limits.sessions,
-                     "unauthenticated", (int)inventory->unauthenticated, "pool", answer->pool);
+                     "unauthenticated", (int)inventory->unauthenticated, "rails",
+                     rails_json(&inventory->machine), "pool", answer->pool);
 }
 
 /* All answers as {"servers": […]}, written to stdout. False: they cannot be; it was said. */

@@ -37,16 +37,47 @@ static void print_gpu(const json_t *gpu)
         printf("%s free\n", available);
 }
 
+/* Labels or taints of a server, "NAME=VALUE" or "NAME" each, behind a word; nothing where there are none. */
+static void print_labels(const char *word, const json_t *labels)
+{
+    const char *name, *before = word;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)labels, name, value)
+    {
+        const char *text = json_string_value(value);
+        char shown[2 * RG_CONTROL_TEXT];
+        snprintf(shown, sizeof shown, "%s%s%s", name, text && *text ? "=" : "", text ? text : "");
+        rg_printable_clean(shown);
+        printf(", %s%s", before, shown);
+        before = "";
+    }
+}
+
 static void print_member(const json_t *member)
 {
     char address[256], host[256], cuda[32];
     const json_t *gpu;
     size_t i;
-    printf("  %s: %s, CUDA %s%s%s\n", text_of(member, "address", address, sizeof address),
+    printf("  %s: %s, CUDA %s%s%s", text_of(member, "address", address, sizeof address),
            text_of(member, "host", host, sizeof host), text_of(member, "cuda", cuda, sizeof cuda),
            json_is_true(json_object_get(member, "rdma")) ? ", RDMA" : "",
            json_is_true(json_object_get(member, "draining")) ? ", draining" : "");
+    print_labels("", json_object_get(member, "labels"));
+    print_labels("taints: ", json_object_get(member, "taints"));
+    printf("\n");
     json_array_foreach(json_object_get(member, "gpus"), i, gpu) print_gpu(gpu);
+}
+
+/* One's own, for an operator anybody's. */
+static void print_request(const json_t *request)
+{
+    char name[256];
+    const json_int_t gpus = number_of(request, "gpus");
+    const long long waited = (long long)time(NULL) - (long long)number_of(request, "since");
+    printf("  waits at place %lld, for %lld s: %s, for %lld GPU%s\n", (long long)number_of(request, "place"),
+           waited > 0 ? waited : 0,
+           *text_of(request, "name", name, sizeof name) ? name : "somebody unauthenticated", (long long)gpus,
+           gpus == 1 ? "" : "s");
 }
 
 static void print_lease(const json_t *lease)
@@ -65,7 +96,7 @@ static void print_lease(const json_t *lease)
 
 void rg_pool_print(const json_t *pool)
 {
-    const json_t *member, *gpu, *lease;
+    const json_t *member, *gpu, *lease, *request;
     size_t i, j, n = 0, free_gpus = 0;
     char name[128], why[512];
     json_array_foreach(json_object_get(pool, "servers"), i, member)
@@ -83,4 +114,5 @@ void rg_pool_print(const json_t *pool)
         printf("  as it was last known: %s\n", why);
     json_array_foreach(json_object_get(pool, "servers"), i, member) print_member(member);
     json_array_foreach(json_object_get(pool, "leases"), i, lease) print_lease(lease);
+    json_array_foreach(json_object_get(pool, "requests"), i, request) print_request(request);
 }

@@ -109,6 +109,8 @@ void rg_monitor_probe(struct rg_monitor *monitor)
     const enum rg_status status = rg_probe_continue(&monitor->probe, driver);
     if (status == RG_ERR_TIMEOUT)
         return;
+    rg_daemon_rails_describe(&monitor->sessions.rails, driver->machine.tcp_rails,
+                             sizeof driver->machine.tcp_rails);
     rg_board_begin(monitor->board);
     monitor->board->driver = *driver;
     monitor->board->looked_ns = rg_now_ns();

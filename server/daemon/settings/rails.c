@@ -73,6 +73,15 @@ static size_t put(char *out, size_t size, size_t used, unsigned port, unsigned r
     return used;
 }
 
+/* Whether one of the listeners takes what comes to this number. */
+static bool any_takes(const struct rg_daemon_rails *rails, const char *number)
+{
+    for (uint32_t i = 0; i < rails->n_listeners; i++)
+        if (takes(&rails->listeners[i], number))
+            return true;
+    return false;
+}
+
 static size_t list_links(const struct rg_daemon_rails *rails, char *out, size_t size)
 {
     struct rg_rail links[LINKS];
@@ -99,4 +108,51 @@ bool rg_daemon_rails_list(const struct rg_daemon_rails *rails, char *out, size_t
         at += length + (at[length] == ',');
     }
     return used != 0;
+}
+
+/* Appends "ADDRESS (INTERFACE, SPEED)"; what has no room is left out. */
+static size_t add_link(char *out, size_t size, size_t used, const struct rg_rail *link)
+{
+    char speed[32] = "";
+    if (link->mbps)
+        snprintf(speed, sizeof speed, ", %g Gb/s", link->mbps / 1000.0);
+    const int more = snprintf(out + used, size - used, "%s%s (%s%s)", used ? ", " : "", link->way.address,
+                              link->way.interface, speed);
+    if ((size_t)more < size - used)
+        return used + (size_t)more;
+    out[used] = 0;
+    return used;
+}
+
+static void describe_links(const struct rg_daemon_rails *rails, char *out, size_t size)
+{
+    struct rg_rail links[LINKS];
+    const unsigned n = rails->n_listeners ? rg_rails_links(links, LINKS) : 0;
+    const struct rg_rail *first = NULL;
+    bool several = false;
+    size_t used = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (!any_takes(rails, links[i].way.address))
+            continue;
+        first = first ? first : &links[i];
+        several = several || links[i].number != first->number;
+        used = add_link(out, size, used, &links[i]);
+    }
+    if (!several)
+        *out = 0;
+}
+
+void rg_daemon_rails_describe(const struct rg_daemon_rails *rails, char *out, size_t size)
+{
+    size_t used = 0;
+    *out = 0;
+    if (!rails->told) {
+        describe_links(rails, out, size);
+        return;
+    }
+    for (const char *at = rails->told; *at && used < size;) {
+        const size_t length = strcspn(at, ",");
+        used += (size_t)snprintf(out + used, size - used, "%s%.*s", used ? ", " : "", (int)length, at);
+        at += length + (at[length] == ',');
+    }
 }

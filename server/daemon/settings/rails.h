@@ -4,7 +4,7 @@
  * By itself the server tells the addresses of those of its interfaces that have a link and that it listens on, as they are when a worker
  * is started: the worker has no network of its own to look at (server/sandbox/).
  *
- * Happy path: rg_daemon_rails_begin once; rg_daemon_rails_list for each worker. Main thread.
+ * Happy path: rg_daemon_rails_begin once; rg_daemon_rails_list for each worker, rg_daemon_rails_describe for people. Main thread.
  */
 #ifndef RG_SERVER_DAEMON_SETTINGS_RAILS_H
 #define RG_SERVER_DAEMON_SETTINGS_RAILS_H
@@ -37,5 +37,7 @@ void rg_daemon_rails_begin(struct rg_daemon_rails *rails, const char *setting,
                            const struct rg_listeners *listeners);
 /** What a worker is given (server/handshake/rails.h). False: nothing. */
 bool rg_daemon_rails_list(const struct rg_daemon_rails *rails, char *out, size_t size);
+/** The same for people: "10.0.0.1 (eth0, 25 Gb/s), 10.0.1.1 (eth1, 25 Gb/s)"; "" where there is but one link. */
+void rg_daemon_rails_describe(const struct rg_daemon_rails *rails, char *out, size_t size);
 
 #endif

@@ -89,7 +89,7 @@ def built_with_thread_sanitizer():
 
 class Daemon:
     def __init__(self, *arguments, environment=None, listen=True, wait=True, worker=WORKER,
-                 driver=DRIVER, user=None):
+                 driver=DRIVER, user=None, log_mode="w"):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpud-test-")
         more = {}
         if user is not None:
@@ -101,7 +101,7 @@ class Daemon:
                    "--config", "/dev/null", "--log", "debug", "--warm-workers", "0", *arguments]
         if listen:
             command += ["--listen", "127.0.0.1:0"]
-        with open(self.log_path, "w") as log:
+        with open(self.log_path, log_mode) as log:
             own = {"STATE_DIRECTORY": os.path.join(self.folder.name, "state")}
             self.process = subprocess.Popen(command, env={**ENVIRONMENT, **own, **(environment or {})}, stdout=log,
                                             stderr=log, stdin=subprocess.DEVNULL, **more)

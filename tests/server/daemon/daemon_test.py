@@ -411,6 +411,15 @@ class Ending(Case):
             self.assertEqual(daemon.process.wait(10), 0)
             self.assertLess(time.monotonic() - started, 5)
 
+    def test_a_log_file_that_is_rotated(self):
+        """Copied and truncated: what comes then is at its beginning."""
+        daemon = self.start(log_mode="a")
+        self.assertIn("listening on", daemon.log())
+        os.truncate(daemon.log_path, 0)
+        self.assertRegex(say(daemon.near), "^hello")
+        self.assertTrue(wait_until(daemon.log))
+        self.assertNotIn("\0", daemon.log())
+
     def test_hangup_is_ignored(self):
         daemon = self.start()
         daemon.process.send_signal(signal.SIGHUP)
