@@ -13,18 +13,37 @@ static json_t *ask(const char *server, json_t *question, uint64_t timeout_ns, st
     return answer;
 }
 
+/* A page of servers, from one on. */
+static json_t *ask_servers(const char *server, json_int_t from, const char *machine, uint64_t timeout_ns,
+                           struct rg_pool_failure *failure)
+{
+    return ask(server, json_pack("{s:s, s:I, s:s*}", "ask", "list", "from", from, "machine", machine),
+               timeout_ns, failure);
+}
+
+/* What was measured of the servers of a page. */
+static void add_links(json_t *whole, const json_t *page)
+{
+    json_t *links = json_object_get(page, "links"), *all = json_object_get(whole, "links");
+    if (links && all)
+        (void)json_object_update(all, links);
+    else if (links)
+        (void)json_object_set(whole, "links", links);
+}
+
 /* Servers behind those of the first page. False: `failure`. */
-static bool add_servers(json_t *whole, const char *server, uint64_t timeout_ns,
+static bool add_servers(json_t *whole, const char *server, const char *machine, uint64_t timeout_ns,
                         struct rg_pool_failure *failure)
 {
     json_t *next = json_incref(json_object_get(whole, "next"));
     while (json_is_integer(next)) {
-        json_t *page = ask(server, json_pack("{s:s, s:O}", "ask", "list", "from", next), timeout_ns, failure);
+        json_t *page = ask_servers(server, json_integer_value(next), machine, timeout_ns, failure);
         json_decref(next);
         if (!page)
             return false;
         next = json_incref(json_object_get(page, "next"));
         (void)json_array_extend(json_object_get(whole, "servers"), json_object_get(page, "servers"));
+        add_links(whole, page);
         json_decref(page);
     }
     json_decref(next);
@@ -50,10 +69,49 @@ static bool add_leases(json_t *whole, const char *server, uint64_t timeout_ns,
     return true;
 }
 
+/* The last name that is known of users or projects, which come in their order; "": there is none. */
+static const char *last_of(const json_t *whole, const char *kind)
+{
+    const char *name, *last = "";
+    json_t *used;
+    json_object_foreach(json_object_get(whole, kind), name, used) if (strcmp(name, last) > 0) last = name;
+    return last;
+}
+
+/* Users and projects behind those of the first page. False: `failure`. */
+static bool add_usage(json_t *whole, const char *server, const char *project, uint64_t timeout_ns,
+                      struct rg_pool_failure *failure)
+{
+    json_t *users = json_object_get(whole, "users"), *projects = json_object_get(whole, "projects");
+    for (bool more = json_is_true(json_object_get(whole, "more")); more;) {
+        const size_t before = json_object_size(users) + json_object_size(projects);
+        json_t *page =
+            ask(server,
+                json_pack("{s:s, s:s, s:s, s:s}", "ask", "usage", "project", project, "users_after",
+                          last_of(whole, "users"), "projects_after", last_of(whole, "projects")),
+                timeout_ns, failure);
+        if (!page)
+            return false;
+        (void)json_object_update(users, json_object_get(page, "users"));
+        (void)json_object_update(projects, json_object_get(page, "projects"));
+        more = json_is_true(json_object_get(page, "more")) &&
+               json_object_size(users) + json_object_size(projects) > before;
+        json_decref(page);
+    }
+    return true;
+}
+
 json_t *rg_pool_usage(const char *server, const char *project, uint64_t timeout_ns,
                       struct rg_pool_failure *failure)
 {
-    return ask(server, json_pack("{s:s, s:s}", "ask", "usage", "project", project), timeout_ns, failure);
+    json_t *whole =
+        ask(server, json_pack("{s:s, s:s}", "ask", "usage", "project", project), timeout_ns, failure);
+    if (whole && !add_usage(whole, server, project, timeout_ns, failure)) {
+        json_decref(whole);
+        whole = NULL;
+    }
+    json_object_del(whole, "more");
+    return whole;
 }
 
 const char *rg_pool_machine(char *out, size_t size)
@@ -100,9 +158,8 @@ bool rg_pool_tell_links(const char *server, const char *machine, const json_t *f
 json_t *rg_pool_list(const char *server, const char *machine, uint64_t timeout_ns,
                      struct rg_pool_failure *failure)
 {
-    json_t *whole = ask(server, json_pack("{s:s, s:i, s:s*}", "ask", "list", "from", 0, "machine", machine),
-                        timeout_ns, failure);
-    if (whole && (!add_servers(whole, server, timeout_ns, failure) ||
+    json_t *whole = ask_servers(server, 0, machine, timeout_ns, failure);
+    if (whole && (!add_servers(whole, server, machine, timeout_ns, failure) ||
                   !add_leases(whole, server, timeout_ns, failure))) {
         json_decref(whole);
         whole = NULL;

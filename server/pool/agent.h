@@ -96,7 +96,10 @@ struct rg_agent_ask {
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];         /* who asks */
     char owner[RG_AGENT_WHO], owner_name[RG_CONTROL_TEXT]; /* whose the lease is to be */
     bool is_operator, unproved, bearer;
-    uint64_t number;                          /* of what the monitor is asked; 0: nothing */
+    struct rg_agent_certificate certificate;
+    uint64_t rechecked; /* the recheck that it was asked about in, or after which it came */
+    uint64_t client;    /* the number by which the monitor was asked about it */
+    uint64_t number;    /* of what the monitor is asked; 0: nothing */
     void (*judged)(struct rg_agent_ask *ask); /* what goes on when it has agreed */
     char id[RG_POOL_ID];                      /* of its request */
     char lease[RG_POOL_ID];
@@ -181,6 +184,12 @@ struct rg_agent_usage {
     uint64_t seen; /* of agent->own_changes */
 };
 
+/** Which certificates are accepted may change while clients wait or hold leases; see stays.c. */
+struct rg_agent_stays {
+    uint64_t rechecks; /* that the monitor has asked for */
+    uint64_t asked;    /* the number of the client that it is asked about; 0: of none */
+};
+
 #define RG_AGENT_HISTORY 60u /* points: an hour */
 
 struct rg_agent_history_point {
@@ -212,6 +221,7 @@ struct rg_agent {
     struct rg_own own;
     struct rg_agent_usage usage;
     struct rg_agent_history history;
+    struct rg_agent_stays stays;
     struct rg_agent_ask **asks;
     uint32_t n_asks;
     struct rg_agent_check *checks;
@@ -329,10 +339,15 @@ void rg_own_fini(struct rg_own *own);
 /* usage.c */
 /** Charges what is held of this server's GPUs, and writes it if it is time. Returns when to come again. */
 uint64_t rg_agent_usage_look(struct rg_agent *agent);
-/** What the pool knows of somebody's use, in GPU milliseconds: {"users": {…}, "projects": {…}}, of all for an operator. NULL: no memory. */
-json_t *rg_agent_usage_json(const struct rg_agent *agent, const char *key, bool is_operator,
-                            const char *project);
 void rg_agent_usage_fini(struct rg_agent_usage *usage);
+
+/* usage_told.c */
+/**
+ * What the pool knows of somebody's use, in GPU milliseconds: {"users": {…}, "projects": {…}, "more": …}, of all for an operator, those behind
+ * the names that the question has. NULL: no memory.
+ */
+json_t *rg_agent_usage_json(const struct rg_agent *agent, const char *key, bool is_operator,
+                            const json_t *question);
 
 /* history.c */
 /** Requests that wait in the pool, as far as this server knows. */
@@ -377,10 +392,11 @@ void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);
 json_t *rg_leases_granted(const char *id, const json_t *value);
 
 /* hold.c */
+#define RG_HOLD_LOST "the connection of its client was lost"
 /** A client holds a lease by this connection from now on, whose connection was lost. */
 void rg_hold_resume(struct rg_agent_ask *ask, const json_t *question);
-/** The connection of a client that holds a lease was lost: the lease is left to its sessions, and `ask` ends. */
-void rg_hold_entrust(struct rg_agent_ask *ask);
+/** A client does not hold its lease by this connection any more, for `why`: the lease is left to its sessions, and `ask` ends. */
+void rg_hold_entrust(struct rg_agent_ask *ask, const char *why);
 /** The client of a lease that ends with it has ended: the lease is removed, unless another connection holds it by now; `ask` ends. */
 void rg_hold_give_back(struct rg_agent_ask *ask);
 /** Goes on with either where etcd has not answered. Returns when to come again; UINT64_MAX: it is under way. */
@@ -392,6 +408,13 @@ json_t *rg_hold_granted(const struct rg_agent_ask *ask, const json_t *value);
 /** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
 void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struct rg_agent_ask *ask));
 void rg_quotas_judged(struct rg_agent *agent, const struct rg_agent_word *word);
+
+/* stays.c */
+/** Each client's certificate may have been revoked: the monitor is asked. */
+void rg_stays_recheck(struct rg_agent *agent);
+void rg_stays_told(struct rg_agent *agent, const struct rg_agent_word *word);
+/** Asks about the next client, and lets go of leases whose holders' certificates have expired. Returns when to come again. */
+uint64_t rg_stays_look(struct rg_agent *agent);
 
 /* links.c */
 /** What a client has measured between its machine and servers is written for its later requests. */

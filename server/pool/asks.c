@@ -46,18 +46,17 @@ static void list_leases(struct rg_agent_ask *ask, const json_t *question)
 
 static void usage(struct rg_agent_ask *ask, const json_t *question)
 {
-    rg_ask_answer(ask, rg_agent_usage_json(ask->agent, ask->key, ask->is_operator,
-                                           rg_pool_get_text(question, "project", "")));
+    rg_ask_answer(ask, rg_agent_usage_json(ask->agent, ask->key, ask->is_operator, question));
 }
 
-/* What takes all of the pool, and what asks etcd itself. */
+/* What takes all of the pool, and what asks etcd itself; of a lease that lasts longer only GPU hours are judged, which its server knows. */
 static const struct verb {
     const char *name;
     void (*serve)(struct rg_agent_ask *ask, const json_t *question);
     bool whole;
 } verbs[] = {{"request", rg_request_take, true},   {"list", list, true},
              {"leases", list_leases, true},        {"usage", usage, true},
-             {"measured", rg_links_take, true},    {"renew", rg_leases_renew, true},
+             {"measured", rg_links_take, true},    {"renew", rg_leases_renew, false},
              {"find", rg_leases_find, false},      {"hold", rg_hold_resume, false},
              {"release", rg_leases_release, false}};
 
@@ -177,7 +176,9 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
                                  .max_gpus = word->ask.max_gpus,
                                  .since_ns = rg_now_ns(),
                                  .is_operator = word->ask.is_operator != 0,
-                                 .unproved = word->ask.unproved != 0};
+                                 .unproved = word->ask.unproved != 0,
+                                 .certificate = word->ask.certificate,
+                                 .rechecked = agent->stays.rechecks};
     snprintf(ask->key, sizeof ask->key, "%.*s", (int)sizeof ask->key - 1, word->ask.key);
     snprintf(ask->name, sizeof ask->name, "%.*s", (int)sizeof ask->name - 1, word->ask.name);
     if (!has_room(ask))

@@ -41,12 +41,11 @@ struct rg_agent_ask *rg_handing_stand_in(struct rg_agent *agent, const struct rg
 
 bool rg_handing_can(const struct rg_agent *agent, const json_t *question)
 {
-    /* quotas, and which GPUs there are, are looked up in all of the pool */
+    /* what an owner holds, and which GPUs there are, is looked up in all of the pool */
     return agent->scope.narrow && agent->mirror.revision && rg_agent_is_in(agent) &&
            !rg_scope_is_settling(agent) && *agent->decider.server &&
            strcmp(agent->decider.server, agent->id) != 0 &&
-           !json_is_true(json_object_get(question, "kept")) && !json_object_get(question, "devices") &&
-           !*rg_pool_get_text(question, "project", "");
+           !json_is_true(json_object_get(question, "kept")) && !json_object_get(question, "devices");
 }
 
 void rg_handing_begin(struct rg_agent_ask *ask)

@@ -117,11 +117,10 @@ static void hang_up(struct rg_agent_ask *ask)
     ask->state = RG_ASK_ENDING;
 }
 
-void rg_hold_entrust(struct rg_agent_ask *ask)
+void rg_hold_entrust(struct rg_agent_ask *ask, const char *why)
 {
-    rg_info(
-        "lease %s: the connection of its client was lost; it lasts as long as sessions run by it, and %d s",
-        ask->lease, RG_RECONNECT_S);
+    rg_info("lease %s: %s; it lasts as long as sessions run by it, and %d s", ask->lease, why,
+            RG_RECONNECT_S);
     hang_up(ask);
     look_at_lost(ask);
 }
@@ -165,7 +164,7 @@ static void held_again(void *data, enum rg_status status, const json_t *reply, c
         rg_info("lease %s: its client has come back", ask->lease);
         ask->state = RG_ASK_HOLDING;
         if (!told)
-            rg_hold_entrust(ask);
+            rg_hold_entrust(ask, RG_HOLD_LOST);
     }
 }
 

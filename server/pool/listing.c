@@ -1,6 +1,10 @@
 /*
  * listing.c - what there is in the pool, as a client may know it: servers and GPUs are everybody's to see, requests and leases their
- * owner's and the operators' alone. An answer has a limited size, so there are pages.
+ * owner's and the operators' alone.
+ *
+ * An answer has a limited size, so there are pages: the first has requests, as many leases as fit into LEASES_SIZE, and as many servers as
+ * there is room for beside them, each with what was measured of it; then servers alone. A server whose GPUs so many leases share that it does
+ * not fit even so is told with less of them (enum detail).
  */
 #include "common/base/cleanup.h"
 #include "server/pool/agent.h"
@@ -9,30 +13,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_ROOM (RG_ANSWER_SIZE_MAX - 16384) /* a member more fits behind it */
-#define A_PAGE    32 /* leases; each has RG_POOL_GPUS_MAX GPUs at most, as a number */
+#define PAGE_SIZE     (RG_ANSWER_SIZE_MAX - 2048u) /* of what is listed, beside names and reasons */
+#define LEASES_SIZE   16384u                       /* of a page of leases */
+#define REQUESTS_TOLD 32u
+
+/* Bytes that it takes in an answer. */
+static size_t size_of(const json_t *value)
+{
+    return value ? json_dumpb(value, NULL, 0, JSON_COMPACT) + 1 : 0;
+}
 
 static bool is_own(const json_t *value, const char *key, bool is_operator)
 {
     return is_operator || strcmp(rg_pool_get_text(value, "user", ""), key) == 0;
 }
 
-/* A GPU with what is granted of it: to whom is told of one's own alone. */
-static json_t *gpu_json(const struct rg_agent *agent, const struct rg_pool_gpu *gpu, const char *key,
-                        bool is_operator)
+/* Who a list is for. */
+struct reader {
+    const struct rg_agent *agent;
+    const char *key;
+    bool is_operator;
+};
+
+/* What is told of the leases that have parts of a GPU: whose they are, which they are, or how much they have together. */
+enum detail { NAMES, IDS, SUMS };
+
+/* A lease's part of a GPU: which lease that is, is told of one's own alone. */
+static json_t *share_json(const struct reader *reader, const struct rg_pool_share *share, enum detail detail)
+{
+    const struct rg_pool_entry *held = rg_pool_mirror_lease(&reader->agent->mirror, share->lease);
+    const bool own = held && is_own(held->value, reader->key, reader->is_operator);
+    return json_pack("{s:s*, s:s*, s:I}", "lease", own ? share->lease : NULL, "name",
+                     held && detail == NAMES ? rg_pool_get_text(held->value, "name", "") : NULL, "memory",
+                     (json_int_t)share->memory);
+}
+
+/* A GPU with what is granted of it. */
+static json_t *gpu_json(const struct reader *reader, const struct rg_pool_gpu *gpu, enum detail detail)
 {
     uint64_t free_bytes = gpu->memory;
     json_t *leases = json_array();
     for (uint32_t i = 0; i < gpu->n_shares; i++) {
         const struct rg_pool_share *share = &gpu->shares[i];
-        const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, share->lease);
-        const bool own = held && is_own(held->value, key, is_operator);
         free_bytes -= share->memory < free_bytes ? share->memory : free_bytes;
-        json_array_append_new(leases,
-                              json_pack("{s:s*, s:s*, s:I}", "lease", own ? share->lease : NULL, "name",
-                                        held ? rg_pool_get_text(held->value, "name", "") : NULL, "memory",
-                                        (json_int_t)share->memory));
+        if (detail != SUMS)
+            json_array_append_new(leases, share_json(reader, share, detail));
     }
+    if (detail == SUMS && gpu->n_shares)
+        json_array_append_new(leases, json_pack("{s:I}", "memory", (json_int_t)(gpu->memory - free_bytes)));
     json_t *out = json_pack("{s:i, s:s, s:s, s:I, s:I, s:o}", "index", (int)gpu->index, "uuid", gpu->uuid,
                             "name", gpu->name, "memory", (json_int_t)gpu->memory, "free",
                             (json_int_t)free_bytes, "granted", leases);
@@ -40,12 +68,12 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_pool_gpu *
     return out;
 }
 
-static json_t *member_json(const struct rg_agent *agent, const struct rg_pool_member *member, const char *key,
-                           bool is_operator)
+static json_t *member_json(const struct reader *reader, const struct rg_pool_member *member,
+                           enum detail detail)
 {
     json_t *gpus = json_array();
     for (uint32_t i = 0; i < member->n_gpus; i++)
-        json_array_append_new(gpus, gpu_json(agent, member->gpus[i], key, is_operator));
+        json_array_append_new(gpus, gpu_json(reader, member->gpus[i], detail));
     json_t *labels = json_object_get(member->value, "labels"),
            *taints = json_object_get(member->value, "taints");
     return json_pack("{s:s, s:s*, s:s*, s:s*, s:s*, s:b, s:b, s:O*, s:O*, s:o}", "id", member->id, "address",
@@ -58,7 +86,7 @@ static json_t *member_json(const struct rg_agent *agent, const struct rg_pool_me
 static json_t *requests_json(const struct rg_agent *agent, const char *key, bool is_operator)
 {
     json_t *out = json_array();
-    for (uint32_t i = 0; i < agent->mirror.n_requests && json_array_size(out) < 32; i++) {
+    for (uint32_t i = 0; i < agent->mirror.n_requests && json_array_size(out) < REQUESTS_TOLD; i++) {
         const json_t *value = agent->mirror.requests[i]->value;
         if (is_own(value, key, is_operator))
             json_array_append_new(out, json_pack("{s:i, s:s, s:I, s:I}", "place", (int)i + 1, "name",
@@ -119,10 +147,14 @@ static json_t *leases_json(const struct rg_agent *agent, const char *key, bool i
             found[n++] = mirror->leases[i];
     if (n)
         qsort(found, n, sizeof *found, compare_ids);
-    for (uint32_t i = 0; i < n && i < A_PAGE; i++)
-        json_array_append_new(out, lease_json(found[i]));
-    if (n > A_PAGE)
-        memcpy(next, found[A_PAGE - 1]->id, RG_POOL_ID);
+    uint32_t told = 0;
+    for (size_t used = 0; told < n && used < LEASES_SIZE; told++) {
+        json_t *one = lease_json(found[told]);
+        used += size_of(one);
+        json_array_append_new(out, one);
+    }
+    if (told && told < n)
+        memcpy(next, found[told - 1]->id, RG_POOL_ID);
     return out;
 }
 
@@ -134,34 +166,68 @@ json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is
                      *next ? next : NULL);
 }
 
+/* A page of servers that is being made. */
+struct page {
+    json_t *members;
+    json_t *links; /* what was measured of each, by address; NULL: nothing of any is known */
+    size_t used;
+};
+
+/* False: it has no room on this page. */
+static bool add_member(struct page *page, const struct reader *reader, const struct rg_pool_member *member,
+                       const json_t *measured)
+{
+    json_t *figures = member->address ? json_object_get(measured, member->address) : NULL;
+    const size_t link = figures ? strlen(member->address) + 2 * size_of(figures) : 0;
+    const bool first = json_array_size(page->members) == 0;
+    json_t *one;
+    size_t size;
+    for (enum detail detail = NAMES;; detail++) {
+        one = member_json(reader, member, detail);
+        size = size_of(one) + link;
+        if (page->used + size <= PAGE_SIZE || (first && detail == SUMS))
+            break;
+        json_decref(one);
+        if (!first)
+            return false;
+    }
+    page->used += size;
+    json_array_append_new(page->members, one);
+    if (figures)
+        (void)json_object_set(page->links, member->address, figures);
+    return true;
+}
+
+/* What is not told: that the server may know less than there is. */
+static const char *what_is_wrong(const struct rg_agent *agent)
+{
+    if (!agent->membership.why[0] && agent->mirror.revision && !rg_scope_is_whole(agent))
+        return "what there is besides this server has not been read yet";
+    return agent->membership.why;
+}
+
 json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from,
                         const char *machine)
 {
-    const char *why = agent->membership.why;
-    if (!*why && agent->mirror.revision && !rg_scope_is_whole(agent))
-        why = "what there is besides this server has not been read yet";
-    const json_t *links = *machine && !from ? rg_links_of(&agent->mirror, key, machine) : NULL;
-    json_t *members = json_array();
-    size_t used = 0;
-    uint64_t at = from;
-    for (; at < agent->mirror.n_members && used < LIST_ROOM; at++) {
-        const struct rg_pool_member *member = agent->mirror.members[at];
-        json_t *one = member->value ? member_json(agent, member, key, is_operator) : NULL;
-        RG_CLEANUP_FREE char *text = one ? json_dumps(one, JSON_COMPACT) : NULL;
-        used += text ? strlen(text) : 0;
-        if (one && used <= LIST_ROOM + 8192)
-            json_array_append_new(members, one);
-        else
-            json_decref(one);
-    }
-    const bool more = at < agent->mirror.n_members;
+    const struct reader reader = {agent, key, is_operator};
+    const json_t *links = *machine ? rg_links_of(&agent->mirror, key, machine) : NULL;
     char next[RG_POOL_ID] = "";
-    json_t *leases = from ? NULL : leases_json(agent, key, is_operator, "", next);
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:O*, s:O*, s:o*, s:s*, s:o}", "state",
-                     "list", "self", agent->id, "pool", agent->settings.pool, "etcd", why, "servers", members,
-                     "waiting", (int)agent->mirror.n_requests, "requests",
-                     from ? NULL : requests_json(agent, key, is_operator), "history",
-                     from ? NULL : rg_agent_history_json(agent), "links", json_object_get(links, "servers"),
-                     "measured", json_object_get(links, "as_of"), "leases", leases, "more_leases",
-                     *next ? next : NULL, "next", more ? json_integer((json_int_t)at) : json_null());
+    json_t *leases = from ? NULL : leases_json(agent, key, is_operator, "", next),
+           *requests = from ? NULL : requests_json(agent, key, is_operator),
+           *history = from ? NULL : rg_agent_history_json(agent);
+    struct page page = {.members = json_array(),
+                        .links = links ? json_object() : NULL,
+                        .used = size_of(leases) + size_of(requests) + size_of(history)};
+    uint64_t at = from;
+    while (at < agent->mirror.n_members &&
+           (!agent->mirror.members[at]->value ||
+            add_member(&page, &reader, agent->mirror.members[at], json_object_get(links, "servers"))))
+        at++;
+    const bool more = at < agent->mirror.n_members;
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:o*, s:O*, s:o*, s:s*, s:o}", "state",
+                     "list", "self", agent->id, "pool", agent->settings.pool, "etcd", what_is_wrong(agent),
+                     "servers", page.members, "waiting", (int)agent->mirror.n_requests, "requests", requests,
+                     "history", history, "links", page.links, "measured", json_object_get(links, "as_of"),
+                     "leases", leases, "more_leases", *next ? next : NULL, "next",
+                     more ? json_integer((json_int_t)at) : json_null());
 }

@@ -103,6 +103,12 @@ static void take_word(struct rg_agent *agent, const struct rg_agent_word *word, 
         if (n_fds == 1)
             take_files(agent, &word->files, fds[0]);
         break;
+    case RG_AGENT_RECHECK:
+        rg_stays_recheck(agent);
+        break;
+    case RG_AGENT_STAYS:
+        rg_stays_told(agent, word);
+        break;
     }
 }
 
@@ -175,9 +181,10 @@ static bool begin(struct rg_agent *agent)
 /* Does what is due. Returns milliseconds until more is. */
 static int look(struct rg_agent *agent)
 {
-    uint64_t (*const steps[])(struct rg_agent *) = {
-        rg_scope_look,   rg_membership_look, rg_own_look,    rg_agent_usage_look, rg_asks_look,
-        rg_decider_look, rg_handing_look,    rg_grants_look, rg_agent_undo_look,  rg_agent_history_look};
+    uint64_t (*const steps[])(struct rg_agent *) = {rg_scope_look,       rg_membership_look,   rg_own_look,
+                                                    rg_agent_usage_look, rg_stays_look,        rg_asks_look,
+                                                    rg_decider_look,     rg_handing_look,      rg_grants_look,
+                                                    rg_agent_undo_look,  rg_agent_history_look};
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const uint64_t next = steps[i](agent);
@@ -194,7 +201,7 @@ static void end_ask(struct rg_agent_ask *ask)
 {
     char word[sizeof RG_POOL_CLOSED];
     if (recv(ask->socket, word, sizeof word, MSG_DONTWAIT) <= 0 && ask->state == RG_ASK_HOLDING)
-        rg_hold_entrust(ask);
+        rg_hold_entrust(ask, RG_HOLD_LOST);
     else
         rg_ask_leave(ask);
 }

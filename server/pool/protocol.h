@@ -14,6 +14,7 @@
 #include "common/base/limits.h"
 #include "pool/etcd/etcd.h"
 #include "proto/control/control.h"
+#include "server/daemon/shared/monitor_protocol.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,6 +59,13 @@ struct rg_agent_lease {
     char job[RG_AGENT_JOB];                        /* what it is for; "": nothing was said */
 };
 
+/** By which certificate a client has come, as the monitor has it. */
+struct rg_agent_certificate {
+    uint8_t serial[RG_MONITOR_SERIAL];
+    uint32_t serial_size; /* 0: by none */
+    int64_t not_after;    /* when it expires, seconds since 1970 */
+};
+
 /* --- from the monitor --------------------------------------------------------------------------------------- */
 
 enum rg_agent_word_kind {
@@ -65,8 +73,10 @@ enum rg_agent_word_kind {
     RG_AGENT_CHECK,    /* whether there is such a lease here: a session is to begin */
     RG_AGENT_SESSIONS, /* so many sessions run here by a lease */
     RG_AGENT_DRAIN,
-    RG_AGENT_JUDGED, /* whether quotas allow what RG_AGENT_JUDGE has asked */
-    RG_AGENT_FILES,  /* descriptor: other PEM texts, by which etcd is talked to from now on */
+    RG_AGENT_JUDGED,  /* whether quotas allow what RG_AGENT_JUDGE has asked */
+    RG_AGENT_FILES,   /* descriptor: other PEM texts, by which etcd is talked to from now on */
+    RG_AGENT_RECHECK, /* which certificates are accepted has changed: each client's is to be asked about */
+    RG_AGENT_STAYS,   /* whether a client may stay that RG_AGENT_CLIENT has asked about */
 };
 
 struct rg_agent_word {
@@ -79,6 +89,7 @@ struct rg_agent_word {
             uint32_t unproved;          /* the server takes clients that prove nothing */
             uint32_t max_gpus;          /* 0: no limit */
             uint32_t size;              /* of the question */
+            struct rg_agent_certificate certificate;
         } ask;
         struct {
             uint64_t number, lease;
@@ -94,7 +105,7 @@ struct rg_agent_word {
             uint64_t number;
             uint32_t good;
             char why[RG_CONTROL_REASON / 2]; /* a sentence with its code, if it is not */
-        } judged;
+        } judged, stays;
         struct rg_agent_texts files;
     };
 };
@@ -108,6 +119,7 @@ enum rg_agent_answer_kind {
     RG_AGENT_CHECKED,
     RG_AGENT_JUDGE,   /* whether quotas allow a lease, or that it goes on */
     RG_AGENT_DRAINED, /* the pool knows that this server takes nothing new, or is back */
+    RG_AGENT_CLIENT,  /* whether a client that waits, or holds a lease, may stay */
 };
 
 /**
@@ -124,6 +136,12 @@ struct rg_agent_judge {
     uint32_t gpus;
     uint64_t memory; /* of all its GPUs together; 0: not known yet */
     uint64_t held_gpus, held_memory, project_gpus, project_memory;
+};
+
+struct rg_agent_client {
+    uint64_t number;
+    char name[RG_CONTROL_TEXT]; /* in its certificate */
+    struct rg_agent_certificate certificate;
 };
 
 /** The pool's queue, as this server knows it. */
@@ -144,6 +162,7 @@ struct rg_agent_answer {
         } standing;
         struct rg_agent_lease lease;
         struct rg_agent_judge judge;
+        struct rg_agent_client client;
         struct {
             uint64_t lease;
         } gone;

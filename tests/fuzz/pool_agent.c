@@ -7,12 +7,12 @@
  *   LINE      text: a line of the watch
  *   PUT       u8 kind, u8 id, u8 GPU, u8 removed, text: a key of the pool's, whose value is the text
  *   RANGE     text: the JSON array of pairs of a range
- *   ASK       u8 flags (OPERATOR, UNPROVED, NAMED, KNOWN), text: what a client asks
+ *   ASK       u8 flags (OPERATOR, UNPROVED, NAMED, KNOWN, CERTIFIED, EXPIRED), text: what a client asks
  *   REPLY     u8 which, u8 flags (FAILS, SUCCEEDED), text: etcd's answer to one of the calls under way; SUCCEEDED: a good one instead
  *   LEAVE     u8 which: a client goes
  *   SESSIONS  u8 id, u8 n: so many sessions run by a lease
  *   CHECK     u8 id: whether there is a lease
- *   JUDGED    u8 number, u8 good
+ *   JUDGED    u8 number, u8 flags (GOOD; OF_CLIENT: whether it may stay; RECHECK: others may be revoked)
  *   LOOK      nothing: what is due is done
  */
 #include "common/base/file.h"
@@ -30,7 +30,8 @@
 #include <unistd.h>
 
 enum { LINE, PUT, RANGE, ASK, REPLY, LEAVE, SESSIONS, CHECK_LEASE, JUDGED, LOOK, STEPS };
-enum { OPERATOR = 1, UNPROVED = 2, NAMED = 4, KNOWN = 8 };
+enum { OPERATOR = 1, UNPROVED = 2, NAMED = 4, KNOWN = 8, CERTIFIED = 16, EXPIRED = 32 };
+enum { GOOD = 1, OF_CLIENT = 2, RECHECK = 4 };
 enum { FAILS = 1, SUCCEEDED = 2 };
 enum { CALLS_MAX = 64, CLIENTS_MAX = 8 };
 
@@ -179,6 +180,7 @@ static void look(void)
     (void)rg_membership_look(&agent);
     (void)rg_own_look(&agent);
     (void)rg_agent_usage_look(&agent);
+    (void)rg_stays_look(&agent);
     (void)rg_asks_look(&agent);
     (void)rg_grants_look(&agent);
     (void)rg_agent_undo_look(&agent);
@@ -228,6 +230,8 @@ static void ask(void)
     snprintf(word.ask.key, sizeof word.ask.key, flags & NAMED ? "2 alice" : "0 10.0.0.%u", flags & 7);
     snprintf(word.ask.name, sizeof word.ask.name, "%s", flags & NAMED ? "alice" : "");
     word.ask.max_gpus = flags & KNOWN ? 2 : 0;
+    word.ask.certificate.serial_size = flags & CERTIFIED ? 1 : 0;
+    word.ask.certificate.not_after = flags & EXPIRED ? 1 : INT64_MAX;
     word.ask.size = (uint32_t)size;
     const int file = rg_file_in_memory("question", text, size);
     CHECK(file >= 0);
@@ -281,9 +285,15 @@ static void judged(void)
 {
     struct rg_agent_word word = {.kind = RG_AGENT_JUDGED};
     word.judged.number = fuzz_u8();
-    word.judged.good = fuzz_u8() & 1;
+    const unsigned flags = fuzz_u8();
+    word.judged.good = flags & GOOD;
     snprintf(word.judged.why, sizeof word.judged.why, "it is too much [quota-gpus]");
-    rg_quotas_judged(&agent, &word);
+    if (flags & RECHECK)
+        rg_stays_recheck(&agent);
+    if (flags & OF_CLIENT) /* the number is of the same place in both */
+        rg_stays_told(&agent, &word);
+    else
+        rg_quotas_judged(&agent, &word);
 }
 
 static void line(void)
@@ -346,6 +356,7 @@ static void begin(void)
     memset(&agent.membership, 0, sizeof agent.membership);
     memset(&agent.scope, 0, sizeof agent.scope);
     memset(&agent.history, 0, sizeof agent.history);
+    memset(&agent.stays, 0, sizeof agent.stays);
     agent.membership.state = RG_MEMBER_IN;
     agent.membership.etcd_lease = 1;
     agent.membership.valid_until_ns = agent.membership.next_ns = UINT64_MAX;
@@ -465,6 +476,17 @@ void fuzz_seeds(void)
     FUZZ_STEP("", REPLY, 0, FAILS);
     FUZZ_STEP(NULL, LOOK);
     fuzz_finish("kept");
+    add_pool();
+    FUZZ_STEP("{\"ask\":\"request\",\"gpus\":1}", ASK, NAMED | CERTIFIED);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    FUZZ_STEP(NULL, JUDGED, 0, RECHECK);
+    FUZZ_STEP(NULL, LOOK);
+    FUZZ_STEP(NULL, JUDGED, 1, OF_CLIENT);
+    FUZZ_STEP("{\"ask\":\"request\",\"gpus\":1}", ASK, NAMED | CERTIFIED | EXPIRED);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    FUZZ_STEP(NULL, LOOK);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    fuzz_finish("revoked");
     add_pool();
     for (int i = 0; i < 3; i++) {
         static const char *const verbs[] = {"find", "renew", "release"};

@@ -103,10 +103,17 @@ void rg_monitor_make_certificate(struct rg_monitor *monitor, const struct rg_mon
     }
 }
 
+/* Ends what is of certificates that are not accepted any more: sessions, and what their users have of the pool by this server. */
+static void recheck(struct rg_monitor *monitor)
+{
+    rg_sessions_recheck(&monitor->sessions, &monitor->policy);
+    rg_pool_recheck(&monitor->pool);
+}
+
 void rg_monitor_recheck(struct rg_monitor *monitor)
 {
     if (monitor->policy.identity && rg_identity_changed(monitor->policy.identity))
-        rg_sessions_recheck(&monitor->sessions, &monitor->policy);
+        recheck(monitor);
 }
 
 void rg_monitor_reload(struct rg_monitor *monitor)
@@ -121,7 +128,7 @@ void rg_monitor_reload(struct rg_monitor *monitor)
         rg_error("the certificates stay as they were: %s", why);
         return;
     }
-    rg_sessions_recheck(&monitor->sessions, &monitor->policy);
+    recheck(monitor);
     if (!changed)
         return;
     rg_identity_material(store, &material);

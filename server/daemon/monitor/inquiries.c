@@ -100,6 +100,11 @@ void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_questio
     word.ask.unproved = monitor->policy.allow_unauthenticated;
     word.ask.max_gpus = who.limits.max_gpus;
     word.ask.size = question->pool.size;
+    if (who.proof == RG_PROOF_CERTIFICATE) {
+        memcpy(word.ask.certificate.serial, who.serial, sizeof who.serial);
+        word.ask.certificate.serial_size = who.serial_size;
+        word.ask.certificate.not_after = who.not_after;
+    }
     if (rg_reply_open(&monitor->frontend, answered, ends))
         rg_reply_by(&monitor->frontend, answered, ends, rg_pool_ask(&monitor->pool, &word, ends[1], fds[1]),
                     "the server cannot ask its pool now; try again, or ask another of its servers");
@@ -173,6 +178,15 @@ bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why,
             .event = RG_AUDIT_LEASE, .user = judge->name, .from = judge->by, .why = lease});
     }
     return good;
+}
+
+bool rg_inquiry_stays(void *data, const struct rg_agent_client *client, char *why, size_t why_size)
+{
+    const struct rg_monitor *monitor = data;
+    struct rg_who who = {.proof = RG_PROOF_CERTIFICATE, .serial_size = client->certificate.serial_size};
+    snprintf(who.name, sizeof who.name, "%s", client->name);
+    memcpy(who.serial, client->certificate.serial, sizeof who.serial);
+    return who.serial_size <= sizeof who.serial && rg_who_may_stay(&monitor->policy, &who, why, why_size);
 }
 
 void rg_inquiry_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,

@@ -25,6 +25,8 @@ void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_questio
                      struct rg_monitor_answer *answered);
 /** Whether quotas allow a lease of the pool that is to be kept, or is to last longer; `data`: the monitor. */
 bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size);
+/** Whether a client of the pool may stay, whose certificate may have been revoked; likewise. */
+bool rg_inquiry_stays(void *data, const struct rg_agent_client *client, char *why, size_t why_size);
 /** Whether a lease of the pool is known here, which the agent may have to find out first: rg_inquiry_checked. */
 void rg_inquiry_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                       struct rg_monitor_answer *answered);

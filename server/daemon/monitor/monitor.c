@@ -84,6 +84,7 @@ void rg_monitor_open_pool(struct rg_monitor *monitor)
     monitor->pool.checked = rg_inquiry_checked;
     monitor->pool.gone = on_gone;
     monitor->pool.judge = rg_inquiry_judge;
+    monitor->pool.stays = rg_inquiry_stays;
     monitor->pool.data = monitor;
 }
 

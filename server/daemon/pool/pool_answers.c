@@ -37,6 +37,23 @@ static void take_judge(struct rg_pool_process *pool, struct rg_agent_judge *judg
         rg_debug("the pool's agent takes no words"); /* its clients end with it */
 }
 
+void rg_pool_recheck(struct rg_pool_process *pool)
+{
+    const struct rg_agent_word word = {.kind = RG_AGENT_RECHECK};
+    if (pool->wanted && !rg_pool_say(pool, &word))
+        rg_debug("the pool's agent takes no words"); /* its clients end with it */
+}
+
+static void take_client(struct rg_pool_process *pool, struct rg_agent_client *client)
+{
+    struct rg_agent_word word = {.kind = RG_AGENT_STAYS};
+    client->name[sizeof client->name - 1] = 0;
+    word.stays.number = client->number;
+    word.stays.good = pool->stays(pool->data, client, word.stays.why, sizeof word.stays.why);
+    if (!rg_pool_say(pool, &word))
+        rg_debug("the pool's agent takes no words");
+}
+
 static void take(struct rg_pool_process *pool, struct rg_agent_answer *answer)
 {
     struct rg_pool_known *known;
@@ -63,6 +80,9 @@ static void take(struct rg_pool_process *pool, struct rg_agent_answer *answer)
         break;
     case RG_AGENT_JUDGE:
         take_judge(pool, &answer->judge);
+        break;
+    case RG_AGENT_CLIENT:
+        take_client(pool, &answer->client);
         break;
     case RG_AGENT_DRAINED:
         pool->drained = answer->drained.on != 0;

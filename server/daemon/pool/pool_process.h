@@ -50,6 +50,8 @@ struct rg_pool_process {
     void (*checked)(void *data, uint64_t question, bool there, const char *why);
     /* whether quotas allow a lease; `why` is for whoever asks */
     bool (*judge)(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size);
+    /* whether a client's certificate is still accepted; likewise */
+    bool (*stays)(void *data, const struct rg_agent_client *client, char *why, size_t why_size);
     /* a lease is over */
     void (*gone)(void *data, uint64_t lease);
     void *data;
@@ -70,6 +72,8 @@ void rg_pool_reload(struct rg_pool_process *pool, const struct rg_daemon_setting
 uint64_t rg_pool_revive(struct rg_pool_process *pool);
 void rg_pool_reap(struct rg_pool_process *pool);
 void rg_pool_receive(struct rg_pool_process *pool);
+/** Which certificates are accepted has changed: the agent asks about each of its clients. */
+void rg_pool_recheck(struct rg_pool_process *pool);
 /** Tells the agent how many sessions run by each lease. */
 void rg_pool_count(struct rg_pool_process *pool, const struct rg_sessions *sessions);
 /** Tells it whether this server takes new leases. */

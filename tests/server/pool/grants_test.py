@@ -64,6 +64,7 @@ class Grants(PoolCase):
         first = self.running(self.a, "-n", "2", "--filter", "labels.room=north").wait_for("begun 2")
         big = self.running(self.b, "-n", "2", "--filter", "labels.room=north", "--wait-for", program=ECHO)
         big.wait_for("1 of 1 in the queue")
+        self.assertRegex(run(COMMAND, "list", "-s", self.b.address).out, r"\n  waits at place 1, for \d+ s: .*, for 2 GPUs\n")
         before = self.etcd.revision()
         small = self.running(self.a, "--wait-for", program=ECHO)
         self.assertEqual(small.process.wait(60), 0, small.err())
@@ -186,6 +187,8 @@ class Grants(PoolCase):
         self.addCleanup(kept_away.close)
         here = ("--filter", "labels.room=east")
         wait_until(lambda: len(self.pool(self.a)["servers"]) == 3, "it is in the pool")
+        shown = next(line for line in run(COMMAND, "list", "-s", self.a.address).out.splitlines() if "  %s: " % kept_away.address in line)
+        self.assertTrue(shown.endswith(", room=east, taints: team=red"), shown)
         for words in ((), ("--tolerate", "team=blue"), ("--tolerate", "other")):
             self.assert_refused(gpu_run(self.a, *here, *words, "--wait-for"), "does not tolerate their taints", r"\[lease-impossible\]")
         for words in (("--tolerate", "team"), ("--tolerate", "team=red,other")):

@@ -51,6 +51,13 @@ class Operators(PoolCase):
             outcome = run(DAEMON, "--config", "/dev/null", "--driver", "soft", "--listen", "127.0.0.1:0", *arguments)
             self.assert_refused(outcome, text)
 
+    def test_an_authority_of_its_own(self):
+        """Whom one server of a pool knows, the others are to know."""
+        etcd = self.keep(Etcd())
+        alone = self.server(etcd.urls, "--listen", "0.0.0.0:0")
+        alone.wait_for_log("give all of them certificates of one authority")
+        self.assertNotIn("of one authority", self.server(etcd.urls).log())  # it serves this machine alone
+
     def test_an_etcd_of_another_version(self):
         class Old(http.server.BaseHTTPRequestHandler):
             def do_GET(self):

@@ -131,6 +131,17 @@ class Scope(PoolCase):
         self.assertEqual(outcome.status, 0, outcome)
         return json.loads(outcome.out)["lease"]
 
+    def test_a_lease_is_renewed_by_a_server_at_rest(self):
+        """It needs to know nothing of the rest of the pool for that."""
+        lease = self.request(self.a, "--for", "1h")
+        self.rest()
+        outcome = run(COMMAND, "renew", lease, "-s", self.a.address, "--for", "2h")
+        self.assertEqual(outcome.status, 0, outcome)
+        self.look(self.a), self.look(self.b)
+        self.assertGreaterEqual(self.metric("etcd_debugging_mvcc_watcher_total"), 2 * AT_REST)
+        self.assertEqual(run(COMMAND, "release", "-s", self.a.address, lease).status, 0)
+        wait_until(lambda: not self.granted(), "what was given back is free")
+
     def granted(self):
         """What etcd says of the GPUs of B."""
         with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/servers/"),
@@ -179,7 +190,7 @@ class Scope(PoolCase):
         alone, done = self.b.log().count("decides itself"), self.a.log().count("granted for server")
         before = self.told()
         south = ("--filter", "labels.room=south", "--wait-for")
-        running = [self.running(self.b, *south).wait_for("begun 1") for _ in range(2)]
+        running = [self.running(self.b, *south, *more).wait_for("begun 1") for more in ((), ("--project", "ml"))]
         self.crowd.work(20)
         self.look(self.b)
         self.assertLess(self.told() - before, 20 * 4 + 80)  # A alone is told of the others

@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 
-from pool_case import COMMAND, DAEMON, SESSION, Etcd, UsersCase, main, run, wait_until
+from pool_case import COMMAND, DAEMON, SESSION, Etcd, UsersCase, base64_of, main, run, wait_until
 
 
 class Users(UsersCase):
@@ -13,8 +14,19 @@ class Users(UsersCase):
     NAMES = ("alice", "bob")
 
     def setUp(self):
-        etcd = self.keep(Etcd())
-        self.a, self.b = (self.server(etcd.urls, *self.trust, gpus=1) for _ in range(2))
+        self.etcd = self.keep(Etcd())
+        self.a, self.b = (self.server(self.etcd.urls, *self.trust, gpus=1) for _ in range(2))
+
+    def free(self):
+        """How many GPUs are free, as bob sees it."""
+        pool = json.loads(self.by("bob", "list", "--json", "-s", self.b.address).out)["servers"][0]["pool"]
+        return sum(gpu["free"] == gpu["memory"] for member in pool["servers"] for gpu in member["gpus"])
+
+    def leases(self):
+        """What etcd has of leases."""
+        folder = "/remote-gpu/pools/lab/leases"
+        with self.etcd.ask("/v3/kv/range", key=base64_of(folder + "/"), range_end=base64_of(folder + "0")) as answer:
+            return [json.loads(self.etcd.text(pair["value"])) for pair in json.load(answer).get("kvs", ())]
 
     def lease(self, *words):
         """A new one of alice's."""
@@ -61,6 +73,44 @@ class Users(UsersCase):
         outcome = run(COMMAND, "release", "-s", self.a.address, lease, **second)
         self.assertIn("revoked", outcome.err)
         self.assertIn("works", run(*command, **self.users["alice"]).out)
+
+    def test_who_is_revoked_while_it_waits_and_holds(self):
+        """What it has of the pool ends at once, whether it has a session or not; other users' go on."""
+        holds = self.running(self.a, program=("sleep", "1000"), **self.users["alice"])
+        wait_until(lambda: self.free() == 1, "alice holds a GPU")
+        other = self.running(self.a, **self.users["bob"]).wait_for("begun 1")
+        waits = self.running(self.a, "--wait-for", **self.users["alice"]).wait_for("in the queue")
+        self.assertEqual(run(DAEMON, "revoke", "--state-dir", self.a.state, "nobody").status, 0)
+        self.a.wait_for_log("asked about")  # and nothing comes of it
+        self.assertEqual(len(self.leases()), 2)
+        outcome = run(DAEMON, "revoke", "--state-dir", self.a.state, "alice")
+        self.assertEqual(outcome.status, 0, outcome)
+        waits.wait_for("revoked")
+        self.assertEqual(waits.process.wait(60), 125)
+        wait_until(lambda: self.free() == 1, "what alice held is free")
+        self.assertEqual([lease["name"] for lease in self.leases()], ["bob"])
+        self.assertIsNone(holds.process.poll())  # her command goes on, without GPUs
+        self.assertIn("works", other.finish())
+
+    def with_a_life_of(self, name, seconds):
+        """A folder of credentials that are valid for so long, and the environment that names it."""
+        folder = self.authority.credentials(os.path.join(self.class_folder, name), name, ends=seconds)
+        return folder, {"REMOTE_GPU_CREDENTIALS": folder, "REMOTE_GPU_LOG": "debug"}
+
+    def test_a_certificate_that_expires_while_its_lease_is_held(self):
+        """Who has another by then goes on holding it; who has none leaves it to its sessions, of which there are none."""
+        folder, renewed = self.with_a_life_of("carol", 20)
+        _, old = self.with_a_life_of("dave", 20)
+        carol = self.running(self.a, program=("sleep", "1000"), **renewed)
+        self.running(self.a, program=("sleep", "1000"), **old)
+        wait_until(lambda: self.free() == 0, "both hold a GPU")
+        for source, target in zip(self.authority.issue("client", "carol"), ("tls.crt", "tls.key")):
+            os.replace(shutil.copy(source, folder), os.path.join(folder, target))
+        self.a.wait_for_log("the certificate of its client has expired", times=2)
+        carol.wait_for("is held again")
+        held = wait_until(lambda: next((found for found in [{lease["name"]: bool(lease["holder"]) for lease in self.leases()}]
+                                        if not found.get("dave")), None), "nobody holds dave's lease")
+        self.assertTrue(held["carol"], held)
 
     def test_others_leases_are_not_told(self):
         lease = self.lease()
