@@ -133,16 +133,30 @@ static const struct rg_subcommand *find(const char *name)
     return NULL;
 }
 
+/* Where options follow the word at that place, it goes behind them. False: none do. */
+static bool move_word(int argc, char **argv, int at)
+{
+    if (at + 1 >= argc || argv[at][0] == '-' || argv[at + 1][0] != '-')
+        return false;
+    char *word = argv[at];
+    memmove(&argv[at], &argv[at + 1], (size_t)(argc - at - 1) * sizeof *argv);
+    argv[argc - 1] = word;
+    return true;
+}
+
 static int run_subcommand(const struct rg_subcommand *subcommand, int argc, char **argv)
 {
     struct rg_cli_settings settings;
+    const enum rg_cli_command command = (enum rg_cli_command)subcommand->bit;
     int next = argc, status = RG_EXIT_FAILURE;
-    if (subcommand->file_first && argc > 1 && argv[1][0] != '-') { /* options come first everywhere else */
-        char *file = argv[1];
-        memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv);
-        argv[argc - 1] = file;
+    if (subcommand->file_first) /* options come first everywhere else */
+        (void)move_word(argc, argv, 1);
+    enum rg_cli_load outcome = rg_cli_settings_load(&settings, command, argc, argv, &next);
+    if (outcome == RG_CLI_GO && subcommand->file_first && move_word(argc, argv, next)) {
+        rg_cli_settings_fini(&settings);
+        outcome = rg_cli_settings_load(&settings, command, argc, argv, &next);
     }
-    switch (rg_cli_settings_load(&settings, (enum rg_cli_command)subcommand->bit, argc, argv, &next)) {
+    switch (outcome) {
     case RG_CLI_GO:
         status = subcommand->run(&settings, argc - next, argv + next);
         break;

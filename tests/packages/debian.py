@@ -17,6 +17,10 @@ from trial import free_port, stop_with_servers, wait_until
 OWN = ("var/lib/dpkg", "var/lib/apt", "var/cache", "var/log", "packages", "etc/ld.so.cache", "proc", "dev", "sys", "run", "tmp", "root")
 
 
+# A field of dpkg's since 1.21.3, which the lintian of Debian 12 does not know yet.
+NOT_KNOWN_YET = "W: remote-gpu-client: unknown-field Static-Built-Using"
+
+
 def check_with_lintian(folder):
     """No error and no warning, without overrides."""
     for name in NAMES:
@@ -24,7 +28,11 @@ def check_with_lintian(folder):
         if "lintian/overrides" in listed:
             raise Failure("%s overrides lintian" % name)
     (changes,) = [entry for entry in os.listdir(folder) if entry.endswith(".changes")]
-    print(call("lintian", "--allow-root", "--fail-on", "error,warning", os.path.join(folder, changes)))
+    said = call("lintian", "--allow-root", "--fail-on", "none", os.path.join(folder, changes)).splitlines()
+    complaints = [line for line in said if line[:2] in ("E:", "W:") and line != NOT_KNOWN_YET]
+    if complaints:
+        raise Failure("lintian complains:\n" + "\n".join(complaints))
+    print("\n".join(said))
 
 
 def files_of(root):

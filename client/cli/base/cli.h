@@ -22,7 +22,7 @@ struct rg_subcommand {
     const char *details;
     /* argv[0] is the first word behind the options; returns the exit status */
     int (*run)(const struct rg_cli_settings *settings, int argc, char **argv);
-    bool file_first; /* its word may stand before the options */
+    bool file_first; /* its word may stand before or among the options */
 };
 
 /** The commands, one a page of docs/man: `run` of their rows in the table of main.c. */

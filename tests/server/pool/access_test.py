@@ -5,8 +5,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
-from pool_case import Etcd, PoolCase, base64_of, gpu_run, main, wait_until
+from pool_case import COMMAND, SESSION, Etcd, PoolCase, base64_of, gpu_run, main, run, wait_until
+from authority import Authority
 
 PREFIX = "/remote-gpu/pools/lab/"
 
@@ -104,6 +106,43 @@ class Access(PoolCase):
         wait_until(lambda: gpu_run(server, "--wait-for=10").status == 0, "the server is back in the pool")
         self.assertIn("works", running.finish())
         self.wait_free(server, 2)
+
+    def test_certificates_that_live_for_seconds(self):
+        """All are renewed when two thirds of their lives are over, as whoever makes them does: the pool goes on, also with what runs."""
+        life = 24
+        authority = Authority(self.path("short"))
+
+        def make(names):
+            for kind, name in names:
+                authority.issue(kind, name, alternative="IP:127.0.0.1" if kind != "client" else "", ends=life)
+
+        made, ends = (("both", "etcd"), ("client", "for-etcd"), ("server", "server"), ("client", "alice")), time.monotonic() + life
+        make(made)
+        files = {name: (authority.path(name + ".crt"), authority.path(name + ".key")) for _, name in made}
+        etcd = self.keep(Etcd(scheme="https", options=("--client-cert-auth", "--trusted-ca-file", authority.root, "--cert-file",
+                                                       files["etcd"][0], "--key-file", files["etcd"][1])))
+        server = self.server(etcd.urls, "--etcd-ca", authority.root, "--etcd-cert", files["for-etcd"][0], "--etcd-key", files["for-etcd"][1],
+                             "--tls-ca", authority.root, "--tls-cert", files["server"][0], "--tls-key", files["server"][1])
+        credentials = self.path("credentials")
+        os.mkdir(credentials, 0o700)
+
+        def renew_alice():
+            for source, target in zip((authority.root, *files["alice"]), ("ca.crt", "tls.crt", "tls.key")):
+                os.replace(shutil.copy(source, credentials), os.path.join(credentials, target))
+
+        renew_alice()
+        alice = {"REMOTE_GPU_CREDENTIALS": credentials}
+        running = self.running(server, "-m", "16M", **alice).wait_for("begun 1")
+        wait_until(lambda: time.monotonic() > ends - life / 3, "two thirds of the lives are over")
+        make(made)
+        renew_alice()
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("etcd is shown the new certificate")
+        wait_until(lambda: time.monotonic() > ends + 2, "the first lives are over")
+        outcome = run(COMMAND, "run", "-s", server.address, "-m", "16M", "--wait-for=30", "--", *SESSION, **alice)
+        self.assertIn("works", outcome.out, outcome)
+        self.assertIn("works", running.finish(), running.err())
+        self.assertEqual(server.log().count("in the pool lab as"), 1)
 
 
 if __name__ == "__main__":

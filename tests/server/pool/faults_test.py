@@ -1,13 +1,56 @@
 """What goes on, and what is refused, when members of etcd, servers and agents die or are cut off."""
 
+import contextlib
+import email.utils
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import sys
+import threading
 import time
 
 from pool_case import BUILD, COMMAND, PROGRAM, SESSION, Etcd, PoolCase, agent_of, child_of, gpu_run, main, run, wait_until
+
+
+class Away:
+    """An etcd whose clock is so many seconds ahead of this machine's: what it answers says so."""
+
+    def __init__(self, port, seconds):
+        self.etcd, self.seconds, self.listener = port, seconds, socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.etcd))
+            for source, target, change in ((client, server, lambda data: data), (server, client, self.move)):
+                threading.Thread(target=self.pass_on, args=(source, target, change), daemon=True).start()
+
+    @staticmethod
+    def pass_on(source, target, change):
+        try:
+            while data := source.recv(1 << 20):
+                target.sendall(change(data))
+        except OSError:
+            pass
+        for one in (source, target):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def move(self, data):
+        return re.sub(rb"\r\nDate: [^\r]*\r\n",
+                      b"\r\nDate: %s\r\n" % email.utils.formatdate(time.time() + self.seconds, usegmt=True).encode(), data)
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
 
 
 class Faults(PoolCase):
@@ -145,6 +188,20 @@ class Faults(PoolCase):
         self.assertEqual(wrong.log().count("in the pool lab as"), 1, "it has never been forgotten")
         self.assertEqual(run(COMMAND, "release", "-s", right.address, kept).status, 0)
         self.wait_free(right, 4)
+
+    def test_a_clock_that_is_an_hour_off(self):
+        """It is said once, with what to do; leases and the queue go by etcd's."""
+        etcd = self.keep(Etcd())
+        for shift, text in ((3600, r"clock is 3(600|599|601) s behind that of etcd .* set the clock"),
+                            (-3600, r"clock is 3(600|599|601) s ahead of that of etcd .* set the clock")):
+            away = self.keep(Away(etcd.ports[0], shift))
+            server = self.server("http://127.0.0.1:%d" % away.port)
+            wait_until(lambda: re.search(text, server.log()), "the clock is said to be wrong")
+            outcome = run(COMMAND, "request", "--json", "-s", server.address, "--for", "100s", "--filter", "server.addr=" + server.address)
+            self.assertEqual(outcome.status, 0, outcome)
+            self.assertAlmostEqual(json.loads(outcome.out)["expires"], time.time() + shift + 100, delta=60)
+            self.assertEqual(gpu_run(server, "--wait-for").status, 0)
+            self.assertEqual(len(re.findall(text, server.log())), 1)
 
     def test_the_agent_is_killed(self):
         etcd = self.keep(Etcd())

@@ -8,6 +8,7 @@ import tempfile
 import threading
 
 from pool_case import DAEMON, Etcd, PoolCase, Server, gpu_run, main, run, wait_until
+from authority import DAY, Authority
 
 
 class Users(PoolCase):
@@ -122,6 +123,27 @@ class Operators(PoolCase):
         good = self.server(etcd.urls, "--etcd-ca", path("ca.pem"), "--etcd-cert", path("server.pem"), "--etcd-key",
                            path("server.key"))
         self.assertEqual(gpu_run(good).status, 0)
+
+    def test_certificates_that_do_not_hold_now_or_here(self):
+        """Whoever has made them: what is said is what to do about it."""
+        folder = tempfile.mkdtemp(prefix="remote-gpu-etcd-tls-")
+        self.addCleanup(shutil.rmtree, folder)
+        authority = Authority(os.path.join(folder, "authority"))
+        names, old = "IP:127.0.0.1", {"begins": -2 * DAY, "ends": -60}
+
+        def etcd(name, **when):
+            certificate, key = authority.issue("both", name, alternative=names, **when)
+            return self.keep(Etcd(scheme="https", options=("--client-cert-auth", "--trusted-ca-file", authority.root, "--cert-file",
+                                                           certificate, "--key-file", key)))
+
+        def says(urls, text, name, **when):
+            certificate, key = authority.issue("client", name, **when)
+            self.server(urls, "--etcd-ca", authority.root, "--etcd-cert", certificate, "--etcd-key", key, wait=False).wait_for_log(text)
+
+        good = etcd("etcd").urls
+        says(etcd("old-etcd", **old).urls, "renew it, or set the clock that is wrong", "one")
+        says(good, "valid now", "two", **old)
+        says(good.replace("127.0.0.1", "localhost"), "--etcd names etcd as its certificate does", "three")
 
 
 if __name__ == "__main__":

@@ -143,7 +143,9 @@ class Operators(UsersCase):
         lease = self.request("robot", "--user", "alice", "--id", ID, "--for", "5")
         renewed = {}
         for user, server, seconds in (("alice", self.b, 600), ("robot", self.a, 1200)):
-            outcome = self.by(user, "renew", ID, "--json", "-s", server.address, "--for", str(seconds))
+            words = ["renew", "--json", "-s", server.address, "--for", str(seconds)]
+            words.insert(1 if user == "alice" else 4, ID)  # before the options, and among them
+            outcome = self.by(user, *words)
             self.assertEqual(outcome.status, 0, outcome)
             renewed[user] = json.loads(outcome.out)["expires"]
         self.assertGreater(renewed["alice"], lease["expires"] + 500)
