@@ -39,7 +39,8 @@ static const char *mend_of_ours(const char *said)
 {
     if (strstr(said, "expired"))
         return "renew the one that --etcd-cert names, or set the clock that is wrong";
-    return "--etcd-cert and --etcd-key name one that its --trusted-ca-file has certified and that is valid now";
+    return "--etcd-cert and --etcd-key name one that its --trusted-ca-file has certified and that is valid "
+           "now";
 }
 
 void rg_etcd_explain(const char *endpoint, const char *error, CURLcode code, char *why, size_t why_size)
