@@ -50,6 +50,7 @@ int main(int argc, char **argv)
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&data, sizeof *result));
     OK(cuMemsetD32(data, 0, 1));
+    OK(cuCtxSynchronize()); /* the stream does not wait for the set, which may come when it likes */
     OK(cuMemHostAlloc((void **)&result, 4096, 0));
     *result = 0;
     for (int round = 0; round < 3; round++) {
