@@ -8,13 +8,18 @@ recorded behind a fill that the exporter's stream is held before. HOW:
   alone     the importer uses no server of the exporter's
   refused   nothing can be opened
   nowhere   the same, as the handles name a server that is not there, and then are no handles
+  PORT      the same, as they name that port
   outlives  the importer goes on when the exporter has ended, and a file "gone" says so
   lost      it goes on until the exporter's server has ended
+  own       it goes on until its own server has ended
+  busy      its other threads use its own GPU meanwhile, and several threads open the memory
+  two       the exporter has two devices, and the importer opens memory of both
 """
 
 import ctypes
 import os
 import sys
+import threading
 import time
 
 from sides import Side, c, call, u64
@@ -58,6 +63,20 @@ def contents(address):
     return bytes(found)
 
 
+def export_second(side):
+    """A handle of memory of the second device, which holds 8; nothing, where there is one device."""
+    count, memory = ctypes.c_int(), Handle()
+    call("cuDeviceGetCount", ctypes.byref(count))
+    if count.value < 2:
+        return b""
+    second = Side(1, SIZE)
+    second.fill(8, 0, SIZE)
+    call("cuStreamSynchronize", second.stream)
+    call("cuIpcGetMemHandle", ctypes.byref(memory), second.source)
+    side.enter()
+    return bytes(memory)
+
+
 def export():
     side, word, event = Side(0, SIZE), u64(), ctypes.c_void_p()
     memory, signal = Handle(), Handle()
@@ -69,7 +88,7 @@ def export():
     call("cuStreamWaitValue32_v2", side.stream, word, 1, 0)
     side.fill(7, 0, SIZE)
     call("cuEventRecord", event, side.stream)
-    leave("handles", bytes(memory) + bytes(signal))
+    leave("handles", bytes(memory) + bytes(signal) + export_second(side))
     await_file("waits")
     value, aside = ctypes.c_uint32(1), ctypes.c_void_p()
     call("cuStreamCreate", ctypes.byref(aside), 1)
@@ -96,10 +115,12 @@ def try_to_open(*handles):
 
 
 def be_refused(handles):
+    if how != "refused":
+        port = 1 if how == "nowhere" else int(how)
+        print("refused", *try_to_open(*(handle[:34] + port.to_bytes(2, "little") + handle[36:] for handle in handles)))
     if how == "nowhere":
-        print("refused", *try_to_open(*(handle[:34] + b"\1\0" + handle[36:] for handle in handles)))  # port 1
         print("refused", *try_to_open(b"\1" * 64, b"\2" * 64))
-    else:
+    elif how == "refused":
         print("refused", *try_to_open(*handles))
     for name in ("waits", "written", "over"):
         leave(name)
@@ -161,6 +182,69 @@ def outlive(address, side, handles):
     print("opened before", *try_to_open(*handles))
 
 
+def lose_own(address, side):
+    leave("written")
+    result = 0
+    while not result:
+        result = c.cuMemcpyDtoD_v2(side.target, side.source, ctypes.c_size_t(SIZE)) or c.cuCtxSynchronize()
+    found = (ctypes.c_ubyte * 4)()
+    print("own lost", result, c.cuMemcpyDtoH_v2(found, address, ctypes.c_size_t(4)), c.cuIpcCloseMemHandle(address))
+    leave("over")
+
+
+def work(own, until, right):
+    """What another thread does with the own GPU."""
+    call("cuCtxSetCurrent", own.context)
+    memory, found, n = u64(), (ctypes.c_ubyte * 4096)(), 0
+    while not until.is_set() or n < 20:
+        n += 1
+        call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(4096))
+        call("cuMemsetD8Async", memory, ctypes.c_ubyte(n % 251), ctypes.c_size_t(4096), own.stream)
+        call("cuStreamSynchronize", own.stream)
+        call("cuMemcpyDtoH_v2", found, memory, ctypes.c_size_t(4096))
+        if bytes(found) != bytes([n % 251]) * 4096 or launch(memory):
+            return
+        call("cuMemFree_v2", memory)
+    right.append(n)
+
+
+def open_at_once(side, memory, opened):
+    call("cuCtxSetCurrent", side.context)
+    address = u64()
+    call("cuIpcOpenMemHandle_v2", ctypes.byref(address), memory, 1)
+    opened.append(address.value)
+
+
+def open_while_busy(side, memory):
+    until, right, opened = threading.Event(), [], []
+    workers = [threading.Thread(target=work, args=(side, until, right)) for _ in range(3)]
+    openers = [threading.Thread(target=open_at_once, args=(side, memory, opened)) for _ in range(4)]
+    for thread in workers + openers:
+        thread.start()
+    for thread in openers:
+        thread.join()
+    until.set()
+    for thread in workers:
+        thread.join()
+    good = len(right) == len(workers) and len(opened) == 4 and len(set(opened)) == 1
+    print("busy" if good else "not busy: %s %s" % (right, opened), [c.cuIpcCloseMemHandle(u64(opened[0])) for _ in range(5)])
+
+
+def open_two(side, address, handle):
+    """Copies between the memory of two other devices, and from the second one."""
+    second = u64()
+    call("cuIpcOpenMemHandle_v2", ctypes.byref(second), Handle.from_buffer_copy(handle), 1)
+    call("cuMemcpyDtoD_v2", side.target, second, ctypes.c_size_t(SIZE))
+    good = contents(side.target) == bytes([8]) * SIZE
+    side.fill(4, 0, SIZE)
+    call("cuMemcpyDtoDAsync_v2", address, side.source, ctypes.c_size_t(SIZE), side.stream)
+    call("cuMemcpyDtoDAsync_v2", second, address, ctypes.c_size_t(SIZE), side.stream)
+    call("cuMemcpyDtoDAsync_v2", side.target, second, ctypes.c_size_t(SIZE), side.stream)
+    call("cuMemcpyDtoHAsync_v2", found := (ctypes.c_ubyte * SIZE)(), side.target, ctypes.c_size_t(SIZE), side.stream)
+    call("cuStreamSynchronize", side.stream)
+    print("two" if good and bytes(found) == bytes([4]) * SIZE else "not two", c.cuIpcCloseMemHandle(second))
+
+
 def lose(address, side):
     leave("written")
     result = 0
@@ -175,12 +259,14 @@ def lose(address, side):
 def open_all():
     side = Side(0 if how else 1, SIZE)
     handles = await_file("handles")
-    handles = handles[:64], handles[64:]
+    handles, second = (handles[:64], handles[64:128]), handles[128:]
     address, event = u64(), ctypes.c_void_p()
     memory, signal = (Handle.from_buffer_copy(handle) for handle in handles)
-    if how in ("refused", "nowhere"):
+    if how in ("refused", "nowhere") or how.isdigit():
         be_refused(handles)
         return
+    if how == "busy":
+        open_while_busy(side, memory)
     call("cuIpcOpenMemHandle_v2", ctypes.byref(address), memory, 1)
     call("cuIpcOpenEventHandle", ctypes.byref(event), signal)
     current = ctypes.c_void_p()
@@ -194,6 +280,9 @@ def open_all():
     call("cuStreamSynchronize", side.stream)
     print("read" if contents(side.target) == bytes([7]) * SIZE else "not read")
     side.fill(9, 0, SIZE)
+    if how == "two":
+        open_two(side, address, second)
+        side.fill(9, 0, SIZE)
     if how == "alone":
         describe(address, side)
         use_managed(address)
@@ -203,8 +292,8 @@ def open_all():
     if how == "outlives":
         outlive(address, side, handles)
         return
-    if how == "lost":
-        lose(address, side)
+    if how in ("lost", "own"):
+        (lose if how == "lost" else lose_own)(address, side)
         return
     leave("written")
     print("no kernel" if launch(address) == NOT_SUPPORTED and launch(side.source) == 0 else "a kernel, or none at all")

@@ -7,9 +7,11 @@ usage: ipc_test.py BUILD_FOLDER [UNITTEST…]
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -127,6 +129,49 @@ class Ipc(unittest.TestCase):
 
         said, result = self.run_both((one.address,), (other.address,), "lost", while_running=kill)
         self.assertEqual(result.output.splitlines()[3:], ["lost 46 46", "goes on 46"], result.report())
+
+    def test_own_server_ends(self):
+        """Nothing goes on then, as without another server."""
+        one, other = self.server(), self.server(apart=True)
+
+        def kill(_):
+            self.assertTrue(wait_until(lambda: os.path.exists(self.file("written")), 60))
+            other.kill()
+
+        said, result = self.run_both((one.address,), (other.address,), "own", while_running=kill)
+        self.assertEqual(said, "written\n", result.report())
+        self.assertEqual(result.output.splitlines(), [*SHARED, "own lost 46 46 46"], result.report())
+        self.assertIn("CUDA calls of this program now fail", result.errors)
+
+    def test_busy_program(self):
+        """One session begins, while other threads call."""
+        one, other = self.server(), self.server(apart=True)
+        said, result = self.run_both((one.address,), (other.address,), "busy")
+        self.assertEqual(said, "written\n", result.report())
+        self.assertEqual(result.output.splitlines(), ["busy [0, 0, 0, 0, 1]", *SHARED, "no kernel", "closed 1 1"], result.report())
+        self.assertEqual(one.log().count(" starts: "), 2, one.log())
+
+    def test_two_gpus(self):
+        """A session for each; what goes from one to the other does so between them."""
+        one, other = self.server(environment={"SOFTGPU_DEVICES": "2"}), self.server(apart=True)
+        said, result = self.run_both((one.address,), (other.address,), "two")
+        self.assertEqual(said, "written\n", result.report())
+        self.assertEqual(result.output.splitlines(), [*SHARED, "two 0", "no kernel", "closed 1 1"], result.report())
+        self.assertEqual(one.log().count(" starts: "), 3, one.log())
+        self.assertEqual(result.stats["peer_by_client"], 0, result.report())
+
+    def test_something_else_answers(self):
+        one, other = self.server(), self.server(apart=True)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            def answer():
+                with contextlib.suppress(OSError):
+                    while True:
+                        with listener.accept()[0] as connection:
+                            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20)
+            threading.Thread(target=answer, daemon=True).start()
+            said, result = self.run_both((one.address,), (other.address,), str(listener.getsockname()[1]))
+        self.assertEqual(result.output, "refused 1 1\n", result.report())
+        self.assertIn("did not complete the handshake", result.errors)
 
     def test_refused(self):
         one, other = self.server(), self.server(apart=True)
