@@ -170,6 +170,12 @@ static bool guest_place(const struct mark *mark, struct rg_guest_place *place)
     return mark->family == IPV4 || mark->family == IPV6;
 }
 
+/* Whether the worker, or its driver, says that it knows no such handle. */
+static bool is_unknown(CUresult status)
+{
+    return status == CUDA_ERROR_INVALID_VALUE || status == CUDA_ERROR_INVALID_HANDLE;
+}
+
 /* The server is none that this program uses: in a session as a guest there. */
 static CUresult open_as_guest(const struct mark *mark, const struct opening *opening)
 {
@@ -178,20 +184,19 @@ static CUresult open_as_guest(const struct mark *mark, const struct opening *ope
     struct rg_guest_place place;
     const struct rg_session *session =
         guest_place(mark, &place) ? rg_guest_session(&place, why, sizeof why) : NULL;
-    CUresult status = CUDA_ERROR_INVALID_VALUE;
-    if (session)
-        status = open_on(session, 0, opening);
-    if (session && status == CUDA_ERROR_INVALID_VALUE)
+    const CUresult status = session ? open_on(session, 0, opening) : CUDA_ERROR_INVALID_VALUE;
+    if (status == CUDA_SUCCESS)
+        return status;
+    if (session && is_unknown(status))
         rg_explain(why, sizeof why,
                    "it does not know the handle: what it was of is gone, or another user's there");
-    if (session && status != CUDA_ERROR_INVALID_VALUE)
-        return status;
+    else if (session)
+        rg_explain(why, sizeof why, "its driver gave error %d", (int)status);
     name_server(mark, name, sizeof name);
     rg_error(
         "%s: another process's memory or event cannot be opened on the server %s, which this program does "
         "not use: %s. If both programs name both servers ('remote-gpu run -s A,B'), or have one lease, it "
-        "needs no "
-        "session of its own there",
+        "needs no session of its own there",
         opening->call, name, why);
     return status;
 }
@@ -209,5 +214,5 @@ CUresult rg_exported_open(const char *call, const void *handle, rg_exported_open
         return open_on(owner, mark.device, &opening);
     /* or another program knows a server of this one's by another address: it is tried */
     const CUresult status = open(opening.token, user);
-    return status == CUDA_ERROR_INVALID_VALUE ? open_as_guest(&mark, &opening) : status;
+    return is_unknown(status) ? open_as_guest(&mark, &opening) : status;
 }

@@ -147,6 +147,26 @@ class Jobs(unittest.TestCase):
         for small, large in zip(carried["small"], carried["large"]):  # as below one command
             self.assertLess(large - small, 400000, carried)
 
+    def test_memory_of_another_rank(self):
+        """Each rank sees its own GPU alone, of another server than the other's; their lease is of both."""
+        lease, program = self.lease(), os.path.join(HERE, "..", "peers", "ipc.py")
+
+        def command(client, device, *words):
+            return client.command(*self.run_words("--lease", lease, *["--stats"][:device]), "env", "CUDA_VISIBLE_DEVICES=%d" % device, sys.executable,
+                                  program, self.temporary, *words)
+
+        with subprocess.Popen(command(self.clients[0], 0, "export"), env=dict(os.environ, **self.user), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, text=True, start_new_session=True) as exporter:
+            try:
+                result = run_program(command(self.clients[1], RANKS - 1, "import", "alone"), environment=self.user, timeout=PATIENCE)
+                self.assertEqual(result.status, 0, result.report())
+                self.assertEqual(exporter.communicate(timeout=PATIENCE)[0], "written\n", result.report())
+            finally:
+                end_group(exporter.pid)
+        self.assertEqual(result.output.split("\n")[3:6], ["known 1", "no export 1 1 101", "managed"], result.report())
+        self.assertRegex(result.errors, '"peer_direct":[1-9][0-9]*,"peer_rdma":0,"peer_by_client":0,')
+        self.assertEqual([server.log().count(" starts: ") for server in self.servers], [2, 1], result.report())
+
     def test_a_server_is_killed(self):
         def kill():
             self.assertTrue(wait_until(lambda: glob.glob(os.path.join(self.temporary, "*", "id.working")), PATIENCE), "no rank is at work")

@@ -12,6 +12,7 @@ recorded behind a fill that the exporter's stream is held before. HOW:
   outlives  the importer goes on when the exporter has ended, and a file "gone" says so
   lost      it goes on until the exporter's server has ended
   own       it goes on until its own server has ended
+  idle      it does nothing for some seconds once it has opened it
   busy      its other threads use its own GPU meanwhile, and several threads open the memory
   two       the exporter has two devices, and the importer opens memory of both
 """
@@ -269,6 +270,8 @@ def open_all():
         open_while_busy(side, memory)
     call("cuIpcOpenMemHandle_v2", ctypes.byref(address), memory, 1)
     call("cuIpcOpenEventHandle", ctypes.byref(event), signal)
+    if how == "idle":
+        time.sleep(4)
     current = ctypes.c_void_p()
     call("cuCtxGetCurrent", ctypes.byref(current))
     print("the same context" if current.value == side.context.value else "another context")

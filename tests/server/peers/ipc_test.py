@@ -151,6 +151,13 @@ class Ipc(unittest.TestCase):
         self.assertEqual(result.output.splitlines(), ["busy [0, 0, 0, 0, 1]", *SHARED, "no kernel", "closed 1 1"], result.report())
         self.assertEqual(one.log().count(" starts: "), 2, one.log())
 
+    def test_idle_guest(self):
+        """A guest that says nothing for long lives, and its server hears of that."""
+        one, other = self.server("--keep-alive", "1"), self.server(apart=True)
+        said, result = self.run_both((one.address,), (other.address,), "idle")
+        self.assertEqual(said, "written\n", result.report())
+        self.assertEqual(result.output.splitlines(), [*SHARED, "no kernel", "closed 1 1"], result.report())
+
     def test_two_gpus(self):
         """A session for each; what goes from one to the other does so between them."""
         one, other = self.server(environment={"SOFTGPU_DEVICES": "2"}), self.server(apart=True)
