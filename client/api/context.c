@@ -74,6 +74,7 @@ void rg_context_forget_contents(uint64_t context)
     rg_query_cache_context_ended();
     rg_timeline_forget_context(context);
     rg_map_remove_context(context);
+    rg_ipc_context_ends(context);
     rg_export_table_context_ended(context);
     rg_loaded_images_context_ended(context);
     rg_modules_context_ended(context);

@@ -27,6 +27,9 @@ void rg_context_find_failed(void);
  */
 void rg_context_ended(uint64_t context);
 
+/** What was opened in it of other processes on servers that the program does not use is closed; what is the context's own goes with it. */
+void rg_ipc_context_ends(uint64_t context);
+
 /* The steps of an end, for those that destroy contexts, in this order. */
 
 /** What the host has lent to a context that is about to end comes back. */

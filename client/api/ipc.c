@@ -4,6 +4,7 @@
  * Handles are the workers' tokens (server/export/export.h) with a note on whose server they are (exported.h). Memory that is opened is
  * reserved in this address space like any other.
  */
+#include "client/api/context.h"
 #include "client/api/exported.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
@@ -13,6 +14,7 @@
 #include "client/core/thread.h"
 #include "client/multiserver/context_scope.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -32,6 +34,8 @@ struct opened {
     struct opened *next;
     CUdeviceptr address;
     uint64_t context;
+    uint64_t
+        opened_in; /* as in struct rg_range; 0 also where several contexts of the program's have opened it */
     unsigned opens;
 };
 
@@ -121,7 +125,10 @@ static CUresult note_opened(CUdeviceptr address, size_t size, const struct memor
     if (at && !there) { /* new, or left over from a context that has ended */
         at->opens = 0;
         at->context = context;
+        at->opened_in = rg_session_current()->guest ? opening->context : 0;
         status = add_opened(address, size, opening);
+    } else if (at && at->opened_in != opening->context) {
+        at->opened_in = 0;
     }
     if (status == CUDA_SUCCESS)
         at->opens++;
@@ -185,6 +192,32 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     const CUresult status = rg_op_rgIpcCloseMemory(dptr);
     rg_context_scope_leave();
     return status;
+}
+
+/* One that was opened in a context of the program's, taken out of the list; NULL: none. */
+static struct opened *take_opened_in(uint64_t context)
+{
+    RG_SCOPED_LOCK(&lock);
+    struct opened **link = &all_opened;
+    while (*link && (*link)->opened_in != context)
+        link = &(*link)->next;
+    struct opened *at = *link;
+    if (at) {
+        *link = at->next;
+        (void)rg_map_remove(at->address, 1u << RG_RANGE_IPC, NULL);
+    }
+    return at;
+}
+
+void rg_ipc_context_ends(uint64_t context)
+{
+    for (struct opened *at; (at = take_opened_in(context)); free(at)) {
+        if (rg_context_scope_enter(at->context) != CUDA_SUCCESS)
+            continue;
+        while (at->opens--)
+            (void)rg_op_rgIpcCloseMemory(at->address);
+        rg_context_scope_leave();
+    }
 }
 
 /* --- events ---------------------------------------------------------------------------------------------- */

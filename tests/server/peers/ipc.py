@@ -12,6 +12,7 @@ recorded behind a fill that the exporter's stream is held before. HOW:
   outlives  the importer goes on when the exporter has ended, and a file "gone" says so
   lost      it goes on until the exporter's server has ended
   own       it goes on until its own server has ended
+  reset     its context ends before it has closed anything
   idle      it does nothing for some seconds once it has opened it
   busy      its other threads use its own GPU meanwhile, and several threads open the memory
   two       the exporter has two devices, and the importer opens memory of both
@@ -246,6 +247,19 @@ def open_two(side, address, handle):
     print("two" if good and bytes(found) == bytes([4]) * SIZE else "not two", c.cuIpcCloseMemHandle(second))
 
 
+def reset(address, memory):
+    """The context ends, and what was opened in it with it; it can be opened again."""
+    call("cuDevicePrimaryCtxReset_v2", 0)
+    context, again, word = ctypes.c_void_p(), u64(), ctypes.c_uint32()
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+    print("reset", c.cuMemcpyDtoH_v2(ctypes.byref(word), address, ctypes.c_size_t(4)), c.cuIpcCloseMemHandle(address))
+    call("cuIpcOpenMemHandle_v2", ctypes.byref(again), memory, 1)
+    call("cuMemcpyDtoH_v2", ctypes.byref(word), again, ctypes.c_size_t(4))
+    print("opened again %x" % word.value, c.cuIpcCloseMemHandle(again), c.cuIpcCloseMemHandle(again))
+    leave("over")
+
+
 def lose(address, side):
     leave("written")
     result = 0
@@ -302,6 +316,9 @@ def open_all():
     print("no kernel" if launch(address) == NOT_SUPPORTED and launch(side.source) == 0 else "a kernel, or none at all")
     call("cuCtxSynchronize")
     call("cuEventDestroy_v2", event)
+    if how == "reset":
+        reset(address, memory)
+        return
     call("cuIpcCloseMemHandle", address)
     print("closed", c.cuIpcCloseMemHandle(address), c.cuMemcpyDtoDAsync_v2(address, side.source, ctypes.c_size_t(4), side.stream))
     leave("over")

@@ -158,6 +158,12 @@ class Ipc(unittest.TestCase):
         self.assertEqual(said, "written\n", result.report())
         self.assertEqual(result.output.splitlines(), [*SHARED, "no kernel", "closed 1 1"], result.report())
 
+    def test_context_ends(self):
+        one, other = self.server(), self.server(apart=True)
+        said, result = self.run_both((one.address,), (other.address,), "reset")
+        self.assertEqual(said, "written\n", result.report())
+        self.assertEqual(result.output.splitlines(), [*SHARED, "no kernel", "reset 1 1", "opened again 9090909 0 1"], result.report())
+
     def test_two_gpus(self):
         """A session for each; what goes from one to the other does so between them."""
         one, other = self.server(environment={"SOFTGPU_DEVICES": "2"}), self.server(apart=True)
