@@ -200,21 +200,25 @@ static bool charge_all(const struct begun *all, size_t n)
     return true;
 }
 
+/* How many ranks there are, and which is the session's: by these its buffers are checked. False: the library does not say. */
+static bool find_ranks(const struct rg_nccl_library *nccl, const struct begun *begun, int *ranks, int *rank)
+{
+    *ranks = (int)begun->beginning.ranks;
+    *rank = (int)begun->beginning.rank;
+    return !is_split(begun) || (nccl->ncclCommCount(begun->comm, ranks) == ncclSuccess &&
+                                nccl->ncclCommUserRank(begun->comm, rank) == ncclSuccess && *ranks > 0);
+}
+
 /* Puts what has begun into the table, or ends all of it again. */
 static void settle(struct rg_request *request, const struct rg_nccl_library *nccl, struct begun *begun,
                    bool good, unsigned *told)
 {
     struct rg_nccl_state *state = rg_nccl_state_of(request);
     int ranks = 0, rank = 0;
-    if (good && begun->comm && is_split(begun)) {
-        (void)nccl->ncclCommCount(begun->comm, &ranks);
-        (void)nccl->ncclCommUserRank(begun->comm, &rank);
-    } else if (good && begun->comm) {
-        ranks = (int)begun->beginning.ranks;
-        rank = (int)begun->beginning.rank;
-    } else if (begun->comm) {
+    if (begun->comm && (!good || !find_ranks(nccl, begun, &ranks, &rank))) {
         (void)end_it(nccl, begun->comm, RG_NCCL_ABORT);
         begun->comm = NULL;
+        ranks = rank = 0;
     }
     pthread_mutex_lock(&state->lock);
     if (begun->slot)

@@ -19,6 +19,7 @@
 #include "server/nccl/network.h"
 #include "server/nccl/slots.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,6 +138,17 @@ static bool buffers_are_own(struct rg_request *request, const struct ready *read
            rg_request_device_memory(request, call->receive, 0, received, 1);
 }
 
+/* Whether the library, which takes smaller numbers than a record has, is given those that are checked here. */
+static bool fits(struct rg_request *request, const struct rg_nccl_call *call)
+{
+    if (call->type < ncclNumTypes && call->op <= INT_MAX && call->peer <= INT_MAX)
+        return true;
+    rg_request_violation(request, "there is no call of type %llu with operator %llu and root or peer %llu",
+                         (unsigned long long)call->type, (unsigned long long)call->op,
+                         (unsigned long long)call->peer);
+    return false;
+}
+
 /* Looks up and checks what a call names. */
 static bool prepare(struct rg_request *request, const unsigned long long *words, struct ready *ready)
 {
@@ -145,7 +157,8 @@ static bool prepare(struct rg_request *request, const unsigned long long *words,
     if (!ready->slot)
         return false;
     ready->stream = rg_request_stream(request, ready->call.stream);
-    return request->result == CUDA_SUCCESS && !request->violated && buffers_are_own(request, ready);
+    return request->result == CUDA_SUCCESS && !request->violated && fits(request, &ready->call) &&
+           buffers_are_own(request, ready);
 }
 
 static ncclResult_t call_library(const struct rg_nccl_library *nccl, const struct ready *ready)
