@@ -183,6 +183,7 @@ CUresult rg_execute_rgImageDigest(struct rg_request *request, unsigned long long
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(image->digest, digest, sizeof image->digest);
     image->named = image->keep = true;
+    image->good = false; /* it may have been used without a name */
     return CUDA_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "server/images/image.h"
 #include "common/cache/digest.h"
+#include "common/cuda/image.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
@@ -47,6 +48,24 @@ static void load(struct client *c, const char *text, bool *asked)
 
 #define PTX(name) ".version 8.0\n.target sm_80\n.address_size 64\n// " name "\n"
 
+/* An image that has been looked at before it has a name: the name is believed no more than any other. */
+static void name_falsely(struct client *c)
+{
+    const struct {
+        uint32_t magic;
+        uint16_t version, header_size;
+        uint64_t size;
+    } container = {RG_CUDA_CONTAINER_MAGIC, 1, 16, 0};
+    const uint64_t id = 90, size = sizeof container, zero = 0;
+    static const unsigned char digest[RG_DIGEST_BYTES] = {1, 2, 3};
+    put(c, RG_OP_rgImageData, 0, 0, "8888", id, size, zero, size);
+    send_bulk(c, &container, sizeof container);
+    CALL(c, RG_OP_rgImageParts, 0, CUDA_SUCCESS, "8488", id, 1, (uint64_t)1, zero);
+    put(c, RG_OP_rgImageDigest, 0, 0, "8b", id, digest, sizeof digest);
+    CALL(c, RG_OP_rgModuleLoad, 0, CUDA_ERROR_INVALID_IMAGE, "8488888", id, 0, zero, zero,
+         handle(RG_KIND_MODULE, (uint32_t)id), zero, zero);
+}
+
 int main(void)
 {
     bool asked;
@@ -78,6 +97,9 @@ int main(void)
     CHECK(asked);
     rg_image_cache_settle(c->worker);
     CHECK(count_files(false) == 2 && images->writing_bytes == 0);
+    name_falsely(c);
+    rg_image_cache_settle(c->worker);
+    CHECK(count_files(false) == 2);
     CHECK(client_destroy(c) == 0);
     (void)count_files(true);
     CHECK(rmdir(folder) == 0);
