@@ -148,8 +148,9 @@ static bool has_room(struct rg_agent_ask *ask)
 {
     const struct rg_agent *agent = ask->agent;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < agent->n_asks; i++)
-        n += agent->asks[i]->socket >= 0 && strcmp(agent->asks[i]->key, ask->key) == 0;
+    for (uint32_t i = 0; i < agent->n_asks;
+         i++) /* also of those that have gone, and of which something is under way yet */
+        n += strcmp(agent->asks[i]->key, ask->key) == 0;
     if (agent->n_asks >= RG_POOL_CLIENTS_MAX)
         rg_ask_refuse_as(ask, "lease-clients",
                          "this server has too many clients of the pool; ask another of its servers");

@@ -143,6 +143,12 @@ void rg_links_take(struct rg_agent_ask *ask, const json_t *question)
     rg_printable_clean(machine);
     id_of(ask->key, machine, ask->id);
     const struct rg_pool_entry *before = rg_pool_mirror_links(&agent->mirror, ask->id);
+    if (before && !rg_links_of(&agent->mirror, ask->key, machine)) {
+        rg_ask_refuse_as(
+            ask, "lease-question",
+            "what this machine is called stands for another one in the pool: call it differently");
+        return;
+    }
     json_t *known = json_object_get(before ? before->value : NULL, "servers"), *servers = json_object();
     (void)add(agent, servers, known);
     if (!*machine || !servers || add(agent, servers, json_object_get(question, "servers")) == 0) {

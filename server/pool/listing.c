@@ -7,6 +7,7 @@
  * not fit even so is told with less of them (enum detail).
  */
 #include "common/base/cleanup.h"
+#include "common/base/printable.h"
 #include "server/pool/agent.h"
 #include "server/pool/picture.h"
 
@@ -21,6 +22,15 @@
 static size_t size_of(const json_t *value)
 {
     return value ? json_dumpb(value, NULL, 0, JSON_COMPACT) + 1 : 0;
+}
+
+/* A text as far as it is shown. NULL: no memory. */
+static json_t *text_json(const json_t *value, const char *name)
+{
+    char text[RG_CONTROL_TEXT];
+    snprintf(text, sizeof text, "%s", rg_pool_get_text(value, name, ""));
+    rg_printable_clean(text); /* which may have been cut within a character */
+    return json_string(text);
 }
 
 static bool is_own(const json_t *value, const char *key, bool is_operator)
@@ -43,8 +53,8 @@ static json_t *share_json(const struct reader *reader, const struct rg_pool_shar
 {
     const struct rg_pool_entry *held = rg_pool_mirror_lease(&reader->agent->mirror, share->lease);
     const bool own = held && is_own(held->value, reader->key, reader->is_operator);
-    return json_pack("{s:s*, s:s*, s:I}", "lease", own ? share->lease : NULL, "name",
-                     held && detail == NAMES ? rg_pool_get_text(held->value, "name", "") : NULL, "memory",
+    return json_pack("{s:s*, s:o*, s:I}", "lease", own ? share->lease : NULL, "name",
+                     held && detail == NAMES ? text_json(held->value, "name") : NULL, "memory",
                      (json_int_t)share->memory);
 }
 
@@ -89,8 +99,8 @@ static json_t *requests_json(const struct rg_agent *agent, const char *key, bool
     for (uint32_t i = 0; i < agent->mirror.n_requests && json_array_size(out) < REQUESTS_TOLD; i++) {
         const json_t *value = agent->mirror.requests[i]->value;
         if (is_own(value, key, is_operator))
-            json_array_append_new(out, json_pack("{s:i, s:s, s:I, s:I}", "place", (int)i + 1, "name",
-                                                 rg_pool_get_text(value, "name", ""), "gpus",
+            json_array_append_new(out, json_pack("{s:i, s:o, s:I, s:I}", "place", (int)i + 1, "name",
+                                                 text_json(value, "name"), "gpus",
                                                  (json_int_t)rg_pool_get_number(value, "gpus", 0), "since",
                                                  (json_int_t)rg_pool_get_number(value, "since", 0)));
     }
@@ -107,23 +117,18 @@ static uint64_t expiry(const json_t *value)
 
 static json_t *lease_json(const struct rg_pool_entry *held)
 {
+    static const char *const texts[] = {"by", "job", "project"};
     const json_t *value = held->value;
-    json_t *out =
-        json_pack("{s:s, s:s, s:b, s:i, s:I, s:I}", "lease", held->id, "name",
-                  rg_pool_get_text(value, "name", ""), "kept", json_is_true(json_object_get(value, "kept")),
-                  "gpus", (int)json_array_size(json_object_get(value, "gpus")), "since",
-                  (json_int_t)rg_pool_get_number(value, "since", 0), "seconds",
-                  (json_int_t)rg_pool_get_number(value, "seconds", 0));
-    const char *by = rg_pool_get_text(value, "by", ""), *project = rg_pool_get_text(value, "project", ""),
-               *job = rg_pool_get_text(value, "job", "");
+    json_t *out = json_pack("{s:s, s:o, s:b, s:i, s:I, s:I}", "lease", held->id, "name",
+                            text_json(value, "name"), "kept", json_is_true(json_object_get(value, "kept")),
+                            "gpus", (int)json_array_size(json_object_get(value, "gpus")), "since",
+                            (json_int_t)rg_pool_get_number(value, "since", 0), "seconds",
+                            (json_int_t)rg_pool_get_number(value, "seconds", 0));
     if (out && expiry(value))
         (void)json_object_set_new(out, "expires", json_integer((json_int_t)expiry(value)));
-    if (out && *by)
-        (void)json_object_set_new(out, "by", json_string(by));
-    if (out && *job)
-        (void)json_object_set_new(out, "job", json_string(job));
-    if (out && *project)
-        (void)json_object_set_new(out, "project", json_string(project));
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && out; i++)
+        if (*rg_pool_get_text(value, texts[i], ""))
+            (void)json_object_set_new(out, texts[i], text_json(value, texts[i]));
     return out;
 }
 
@@ -173,7 +178,7 @@ struct page {
     size_t used;
 };
 
-/* False: it has no room on this page. */
+/* False: it has no room on this page. One that has none on any, as no server of ours says so much of itself, is left out. */
 static bool add_member(struct page *page, const struct reader *reader, const struct rg_pool_member *member,
                        const json_t *measured)
 {
@@ -185,11 +190,11 @@ static bool add_member(struct page *page, const struct reader *reader, const str
     for (enum detail detail = NAMES;; detail++) {
         one = member_json(reader, member, detail);
         size = size_of(one) + link;
-        if (page->used + size <= PAGE_SIZE || (first && detail == SUMS))
+        if (page->used + size <= PAGE_SIZE)
             break;
         json_decref(one);
-        if (!first)
-            return false;
+        if (!first || detail == SUMS)
+            return first;
     }
     page->used += size;
     json_array_append_new(page->members, one);

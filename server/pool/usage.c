@@ -35,9 +35,11 @@ static uint64_t now_of(const struct rg_agent *agent)
     return (uint64_t)rg_agent_time(agent) * SECOND;
 }
 
-/* UINT32_MAX: no memory, or there are as many as there may be. */
+/* UINT32_MAX: no memory, there are as many as there may be, or nobody has such a name. */
 static uint32_t account_of(struct rg_agent_usage *usage, const char *name, bool project)
 {
+    if (strlen(name) >= RG_AGENT_WHO)
+        return UINT32_MAX;
     for (uint32_t i = 0; i < usage->n; i++)
         if (usage->accounts[i].project == project && strcmp(usage->accounts[i].name, name) == 0)
             return i;

@@ -13,7 +13,7 @@
 
 #define SECOND    1000000000ull
 #define PAGE_SIZE 24576u /* of users, and of projects */
-#define ONE_SIZE  26u    /* of one, beside its name: quotes, a colon, a comma, and a number */
+#define ONE_SIZE  26u    /* of one, beside its name: a colon, a comma, and a number */
 
 /* "alice", "uid:1000", "unauthenticated 127.0.0.1": what people call a user by whose key it is (server/daemon/grant/who.h). */
 static void name_user(const char *key, char *out, size_t size)
@@ -24,6 +24,13 @@ static void name_user(const char *key, char *out, size_t size)
         snprintf(out, size, "uid:%s", key + 2);
     else
         snprintf(out, size, "%s", key);
+}
+
+/* Of numbers that other servers have written: at most the largest that there is. */
+static json_int_t sum_of(json_int_t sum, uint64_t more)
+{
+    const uint64_t room = INT64_MAX - (uint64_t)(sum < 0 ? 0 : sum);
+    return INT64_MAX - (json_int_t)(more < room ? room - more : 0);
 }
 
 static json_t *sums_of(const struct rg_agent *agent, const char *kind, const char *alone)
@@ -49,9 +56,8 @@ static json_t *sums_of(const struct rg_agent *agent, const char *kind, const cha
                 snprintf(shown, sizeof shown, "%s", name);
             const uint64_t left = rg_pool_usage_decayed((uint64_t)json_integer_value(used),
                                                         now > as_of ? now - as_of : 0, policy.half_life);
-            (void)json_object_set_new(sums, shown,
-                                      json_integer(json_integer_value(json_object_get(sums, shown)) +
-                                                   (json_int_t)(left & INT64_MAX)));
+            (void)json_object_set_new(
+                sums, shown, json_integer(sum_of(json_integer_value(json_object_get(sums, shown)), left)));
         }
     }
     return sums;
@@ -73,7 +79,9 @@ static json_t *page_of(json_t *sums, const char *after, bool *more)
     if (n)
         qsort(names, n, sizeof *names, compare_names);
     for (size_t size = 0; told < n && size < PAGE_SIZE; told++) {
-        size += 2 * strlen(names[told]) + ONE_SIZE; /* a quote in a name takes two bytes */
+        json_t *text = json_string(names[told]);
+        size += json_dumpb(text, NULL, 0, JSON_ENCODE_ANY) + ONE_SIZE;
+        json_decref(text);
         (void)json_object_set(page, names[told], json_object_get(sums, names[told]));
     }
     *more = *more || told < n;
@@ -94,7 +102,7 @@ static json_t *held_json(const struct rg_agent *agent, const char *key)
         json_array_foreach(json_object_get(value, "gpus"), j, one)
         {
             gpus++;
-            memory += (json_int_t)rg_pool_get_number(one, "memory", 0);
+            memory = sum_of(memory, rg_pool_get_number(one, "memory", 0));
         }
     }
     return json_pack("{s:I, s:I, s:I}", "leases", leases, "gpus", gpus, "memory", memory);

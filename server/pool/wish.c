@@ -73,6 +73,21 @@ static bool read_owner(struct rg_agent_ask *ask, const json_t *question)
     return true;
 }
 
+/* It is kept with the lease, told to whoever sees that, and counted by; a session's is cut to this. False: it was refused. */
+static bool check_project(struct rg_agent_ask *ask, const json_t *question)
+{
+    const char *project = rg_pool_get_text(question, "project", "");
+    char clean[RG_CONTROL_TEXT];
+    snprintf(clean, sizeof clean, "%s", project);
+    rg_printable_clean(clean);
+    if (strcmp(clean, project) == 0)
+        return true;
+    rg_ask_refuse_as(ask, "lease-project",
+                     "the project's name has more than %zu bytes, or characters that cannot be shown",
+                     sizeof clean - 1);
+    return false;
+}
+
 /* --- the ids -------------------------------------------------------------------------------------------------------- */
 
 /* Of request and lease. False: it was refused. */
@@ -279,7 +294,7 @@ bool rg_wish_read(struct rg_agent_ask *ask, const json_t *question, uint32_t max
         rg_pool_get_number(question, "gpus", json_array_size(devices) ? json_array_size(devices) : 1);
     const uint64_t seconds = rg_pool_get_number(question, "seconds", kept ? KEPT_DEFAULT : 0);
     const uint32_t most = json_object_get(question, "user") ? 0 : max_gpus; /* that is of who asks */
-    if (!read_owner(ask, question) || !read_id(ask, question) ||
+    if (!read_owner(ask, question) || !check_project(ask, question) || !read_id(ask, question) ||
         !check_texts(ask, json_object_get(question, "filters"), "filters", RG_POOL_FILTERS_MAX) ||
         !check_texts(ask, json_object_get(question, "tolerate"), "tolerations", RG_POOL_FILTERS_MAX) ||
         !check_texts(ask, devices, "GPUs", RG_POOL_GPUS_MAX) || !check_devices(ask, devices, gpus) ||

@@ -62,3 +62,17 @@ Test(asks, one_user_leaves_room_for_others, .init = start)
     rg_ask_end(agent.asks[0]); /* alice's first */
     cr_expect(ask("2 bob", said, sizeof said));
 }
+
+/* Whoever asks and goes, again and again, while etcd takes its time. */
+Test(asks, one_user_who_goes_leaves_room_for_others, .init = start)
+{
+    char said[2048];
+    uint32_t n = 0;
+    while (n < RG_POOL_CLIENTS_MAX && ask("2 alice", said, sizeof said)) {
+        agent.asks[n]->state = RG_ASK_ENDING; /* it waits for an answer of etcd's */
+        rg_ask_leave(agent.asks[n++]);
+    }
+    cr_assert_eq(n, RG_POOL_CLIENTS_MAX / 4 * 3);
+    cr_expect(strstr(said, "[lease-clients]"), "%s", said);
+    cr_expect(ask("2 bob", said, sizeof said), "%s", said);
+}

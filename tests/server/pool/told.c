@@ -1,0 +1,218 @@
+/*
+ * told.c - what clients of the pool are told of each other: whatever users have called their projects and jobs, and other servers their
+ * users, each answer has room for what is in it, and all of it comes in the end. What would not is not taken.
+ */
+#include "common/base/file.h"
+#include "common/base/hash_table.h"
+#include "server/pool/agent.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define LONG                                                                                                 \
+    20000 /* bytes of a text: of what a server of another version, or one that was taken over, has written */
+
+static struct rg_agent agent;
+
+/* A member that knows all of the pool. */
+static void start(void)
+{
+    const char *endpoint = "http://127.0.0.1:1";
+    const struct rg_etcd_settings settings = {.endpoints = &endpoint, .n_endpoints = 1};
+    char why[RG_ETCD_WHY] = "";
+    agent.etcd = rg_etcd_create(&settings, why, sizeof why);
+    cr_assert_not_null(agent.etcd, "%s", why);
+    snprintf(agent.settings.pool, sizeof agent.settings.pool, "lab");
+    snprintf(agent.id, sizeof agent.id, "1111222233334444");
+    rg_pool_mirror_whole(&agent.mirror, 1);
+}
+
+static void put(const char *folder, unsigned id, json_t *value)
+{
+    char key[64], *text = json_dumps(value, JSON_COMPACT);
+    snprintf(key, sizeof key, "%s/%016x", folder, id);
+    cr_assert_not_null(text);
+    rg_pool_mirror_put(&agent.mirror, key, text, 1, 1);
+    rg_pool_mirror_whole(&agent.mirror, 1);
+    free(text);
+    json_decref(value);
+}
+
+static json_t *text_of(char letter, size_t size)
+{
+    char text[LONG + 1];
+    memset(text, letter, size);
+    text[size] = '\0';
+    return json_string(text);
+}
+
+/* A lease whose texts are as long as that. */
+static void put_lease(unsigned id, size_t size)
+{
+    put("leases", id,
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:[]}", "user", "3 alice", "name", text_of('"', size),
+                  "project", text_of('\\', size), "job", text_of('"', size), "by", text_of('"', size), "kept",
+                  1, "gpus"));
+}
+
+static size_t size_of(const json_t *answer)
+{
+    char *text = json_dumps(answer, JSON_COMPACT);
+    cr_assert_not_null(text);
+    const size_t size = strlen(text);
+    free(text);
+    return size;
+}
+
+/* All leases that an operator is told, page by page. */
+static size_t count_leases(void)
+{
+    char after[RG_POOL_ID] = "";
+    json_t *answer = rg_listing_pool(&agent, "3 op", true, 0, "");
+    size_t n = 0;
+    for (unsigned page = 0; page < 500; page++) {
+        cr_assert_leq(size_of(answer), RG_ANSWER_SIZE_MAX);
+        const char *more = json_string_value(json_object_get(answer, "more_leases"));
+        n += json_array_size(json_object_get(answer, "leases"));
+        cr_assert(!more || strcmp(more, after) > 0);
+        snprintf(after, sizeof after, "%s", more ? more : "");
+        json_decref(answer);
+        if (!*after)
+            return n;
+        answer = rg_listing_leases(&agent, "3 op", true, after);
+    }
+    return 0;
+}
+
+Test(told, leases_with_long_texts_come_in_pages, .init = start)
+{
+    for (unsigned i = 1; i <= 100; i++)
+        put_lease(i, i % 3 ? RG_CONTROL_TEXT - 1 : LONG);
+    cr_expect_eq(count_leases(), 100);
+}
+
+Test(told, servers_come_with_leases_and_requests_that_are_many, .init = start)
+{
+    uint64_t from = 0;
+    size_t n = 0, servers = 0;
+    for (unsigned i = 1; i <= 400; i++)
+        put("servers", i,
+            json_pack("{s:s, s:{s:o}}", "address", "gpu:7600", "labels", "rack", text_of('r', 200)));
+    for (unsigned i = 1; i <= 64; i++) {
+        put_lease(i, RG_CONTROL_TEXT - 1);
+        put("requests", i,
+            json_pack("{s:s, s:o, s:i}", "user", "3 alice", "name", text_of('"', 255), "gpus", 1));
+    }
+    for (unsigned page = 0; page == 0 || from; page++) {
+        cr_assert_lt(page, 100);
+        json_t *answer = rg_listing_pool(&agent, "3 op", true, from, "");
+        const json_t *next = json_object_get(answer, "next");
+        servers = json_array_size(json_object_get(answer, "servers"));
+        cr_assert_leq(size_of(answer), RG_ANSWER_SIZE_MAX);
+        cr_assert_gt(servers, 0);
+        cr_assert(json_is_null(next) || (uint64_t)json_integer_value(next) > from);
+        if (!page)
+            cr_expect(json_array_size(json_object_get(answer, "requests")) > 0 &&
+                      json_array_size(json_object_get(answer, "leases")) > 0);
+        from = (uint64_t)json_integer_value(next);
+        n += servers;
+        json_decref(answer);
+    }
+    cr_expect_eq(n, 400);
+    cr_expect_eq(count_leases(), 64);
+}
+
+Test(told, use_by_many_projects, .init = start)
+{
+    json_t *projects = json_object();
+    char name[RG_CONTROL_TEXT];
+    for (int i = 0; i < 2000; i++) {
+        memset(name, 1, sizeof name); /* which JSON has as six letters */
+        snprintf(name, sizeof name, "%04d", i);
+        name[strlen(name)] = 1;
+        name[sizeof name - 1] = '\0';
+        (void)json_object_set_new(projects, name, json_integer(i));
+    }
+    *name = '\0';
+    put("usage", 1,
+        json_pack("{s:i, s:{s:i}, s:o}", "as_of", 0, "users", "3 alice", 5, "projects", projects));
+    put("usage", 2, json_pack("{s:I, s:{s:I}}", "as_of", INT64_MAX, "users", "3 alice", INT64_MAX));
+    put("usage", 3, json_pack("{s:I, s:{s:I}}", "as_of", INT64_MAX, "users", "3 alice", INT64_MAX));
+    put("leases", 1,
+        json_pack("{s:s, s:[{s:I}, {s:I}]}", "user", "3 op", "gpus", "memory", INT64_MAX, "memory",
+                  INT64_MAX));
+    size_t n = 0;
+    bool more = true;
+    for (unsigned page = 0; more; page++) {
+        cr_assert_lt(page, 500);
+        char last[RG_CONTROL_TEXT] = "";
+        json_t *question = json_pack("{s:s, s:s}", "users_after", page ? "zzz" : "", "projects_after", name);
+        json_t *answer = rg_agent_usage_json(&agent, "3 op", true, question), *used;
+        const char *project;
+        cr_assert_leq(size_of(answer), RG_ANSWER_SIZE_MAX);
+        cr_expect_eq(json_integer_value(json_object_get(json_object_get(answer, "held"), "memory")),
+                     INT64_MAX);
+        if (!page)
+            cr_expect_eq(json_integer_value(json_object_get(json_object_get(answer, "users"), "alice")),
+                         INT64_MAX);
+        json_object_foreach(json_object_get(answer, "projects"), project, used) if (strcmp(project, last) > 0)
+            snprintf(last, sizeof last, "%s", project);
+        n += json_object_size(json_object_get(answer, "projects"));
+        more = json_is_true(json_object_get(answer, "more"));
+        snprintf(name, sizeof name, "%s", last);
+        json_decref(answer);
+        json_decref(question);
+    }
+    cr_expect_eq(n, 2000);
+}
+
+/* What a client is told at once; "": it waits. */
+static void ask(const char *key, const char *text, char *said, size_t size)
+{
+    struct rg_agent_word word = {.kind = RG_AGENT_ASK};
+    int ends[2], question = rg_file_in_memory("question", text, strlen(text));
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    word.ask.size = (uint32_t)strlen(text);
+    snprintf(word.ask.key, sizeof word.ask.key, "%s", key);
+    rg_asks_take(&agent, &word, ends[1], question);
+    const ssize_t got = recv(ends[0], said, size - 1, MSG_DONTWAIT);
+    said[got > 0 ? got : 0] = '\0';
+}
+
+Test(told, names_of_projects_have_an_end, .init = start)
+{
+    char text[RG_QUESTION_SIZE_MAX], said[2048];
+    snprintf(text, sizeof text, "{\"ask\":\"request\",\"kept\":true,\"project\":\"%0*d\"}", RG_CONTROL_TEXT,
+             0);
+    ask("3 alice", text, said, sizeof said);
+    cr_expect(strstr(said, "[lease-project]"), "%s", said);
+    ask("3 alice", "{\"ask\":\"request\",\"project\":\"a\\u001b[2J\"}", said, sizeof said);
+    cr_expect(strstr(said, "[lease-project]"), "%s", said);
+    snprintf(text, sizeof text, "{\"ask\":\"request\",\"project\":\"%0*d\"}", RG_CONTROL_TEXT - 1, 0);
+    ask("3 alice", text, said, sizeof said);
+    cr_expect(!strstr(said, "[lease-project]"), "%s", said);
+}
+
+/* The id of figures is made of user and machine by a hash that can be met on purpose. */
+Test(told, figures_of_somebody_else_stay, .init = start)
+{
+    static const char bob[] = "3 bob", machine[] = "made-up";
+    const uint64_t id =
+        rg_hash_bytes(rg_hash_bytes(RG_HASH_EMPTY, bob, sizeof bob), machine, strlen(machine));
+    char key[64], said[2048] = "";
+    snprintf(key, sizeof key, "links/%016" PRIx64, id);
+    put("servers", 1, json_pack("{s:s}", "address", "gpu:7600"));
+    rg_pool_mirror_put(&agent.mirror, key,
+                       "{\"user\":\"3 alice\",\"machine\":\"node\",\"servers\":{\"gpu:7600\":[1,2]}}", 1, 1);
+    rg_pool_mirror_whole(&agent.mirror, 1);
+    ask(bob, "{\"ask\":\"measured\",\"machine\":\"made-up\",\"servers\":{\"gpu:7600\":[3,4]}}", said,
+        sizeof said);
+    cr_expect(strstr(said, "call it differently"), "%s", said);
+    ask(bob, "{\"ask\":\"measured\",\"machine\":\"other\",\"servers\":{\"gpu:7600\":[3,4]}}", said,
+        sizeof said);
+    cr_expect_str_empty(said, "%s", said);
+}
