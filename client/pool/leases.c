@@ -1,12 +1,14 @@
-/* leases.c - questions about leases, and what is made of their answers; see pool.h. */
+/* leases.c - questions about leases, and what is made of their answers, of which nothing is trusted but that it is the pool's; see pool.h. */
 #include "client/pool/internal.h"
 #include "common/base/cleanup.h"
+#include "common/base/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define ID        16    /* digits of a lease, and of what holds it */
 #define ANSWER_MS 20000 /* the server tries each member of etcd before it gives up */
 
 /* --- failures ---------------------------------------------------------------------------------------------------- */
@@ -21,6 +23,8 @@ __attribute__((format(printf, 4, 5))) static void fail(struct rg_pool_failure *f
     va_start(arguments, format);
     vsnprintf(failure->why, sizeof failure->why, format, arguments);
     va_end(arguments);
+    rg_printable_clean(failure->code);
+    rg_printable_clean(failure->why);
 }
 
 /* The code in brackets that a sentence ends with. */
@@ -30,6 +34,7 @@ static void find_code(const char *why, char *out, size_t size)
     *out = '\0';
     if (end && !end[1])
         snprintf(out, size, "%.*s", (int)(end - begin - 1), begin + 1);
+    rg_printable_clean(out); /* it may have been cut within a character */
 }
 
 /* --- a conversation ------------------------------------------------------------------------------------------------ */
@@ -42,10 +47,13 @@ static const char *get_text(const json_t *object, const char *name)
 
 static void tell_waiting(const struct rg_pool_wish *wish, const json_t *answer)
 {
+    char why[sizeof((struct rg_pool_failure *)0)->why];
+    snprintf(why, sizeof why, "%s", get_text(answer, "why"));
+    rg_printable_clean(why);
     if (wish && wish->waiting)
         wish->waiting(wish->data, (int)json_integer_value(json_object_get(answer, "position")),
                       (int)json_integer_value(json_object_get(answer, "of")),
-                      json_integer_value(json_object_get(answer, "since")), get_text(answer, "why"));
+                      json_integer_value(json_object_get(answer, "since")), why);
 }
 
 /* Answers until it is decided; who waits is told by `wish`. NULL: `failure`. */
@@ -121,15 +129,40 @@ static bool append(char **text, const char *separator, const char *more)
     return true;
 }
 
+static bool is_id(const char *text)
+{
+    return strlen(text) == ID && strspn(text, "0123456789abcdef") == ID;
+}
+
+/* False: it is none that a pool would give. */
+static bool check_grant(const char *server, const json_t *answer)
+{
+    const char *hold = get_text(answer, "hold");
+    const json_t *gpus = json_object_get(answer, "gpus"), *gpu;
+    size_t i;
+    json_array_foreach(gpus, i, gpu) if (!rg_pool_may_lead(server, get_text(gpu, "address"))) return false;
+    return is_id(get_text(answer, "lease")) && (!*hold || is_id(hold)) && json_array_size(gpus) > 0 &&
+           json_array_size(gpus) <= RG_POOL_GPUS_MAX;
+}
+
 /* The GPUs come by server. */
-static bool read_grant(const json_t *answer, struct rg_pool_lease_of *out, struct rg_pool_failure *failure)
+static bool read_grant(const char *asked, const json_t *answer, struct rg_pool_lease_of *out,
+                       struct rg_pool_failure *failure)
 {
     const json_t *gpu;
     const char *last = "";
     size_t i;
+    if (!check_grant(asked, answer)) {
+        fail(failure, RG_ERR_PROTOCOL, "",
+             "the server %s has granted what cannot be used from here (no GPU, or one at an address of this "
+             "machine's own): it is of another version, or see to --advertise there",
+             asked);
+        return false;
+    }
     snprintf(out->id, sizeof out->id, "%s", get_text(answer, "lease"));
     snprintf(out->hold, sizeof out->hold, "%s", get_text(answer, "hold"));
     snprintf(out->user, sizeof out->user, "%s", get_text(answer, "user"));
+    rg_printable_clean(out->user);
     out->expires = json_integer_value(json_object_get(answer, "expires"));
     out->gpus = json_incref(json_object_get(answer, "gpus"));
     bool good = append(&out->variable, "", out->id);
@@ -145,11 +178,9 @@ static bool read_grant(const json_t *answer, struct rg_pool_lease_of *out, struc
         last = server;
         out->n_gpus++;
     }
-    if (good && out->n_gpus)
-        return true;
-    fail(failure, good ? RG_ERR_PROTOCOL : RG_ERR_NO_MEMORY, "", "%s",
-         good ? "the pool has granted no GPU: it is of another version" : "out of memory");
-    return false;
+    if (!good)
+        fail(failure, RG_ERR_NO_MEMORY, "", "out of memory");
+    return good;
 }
 
 void rg_pool_lease_fini(struct rg_pool_lease_of *lease)
@@ -168,7 +199,7 @@ static bool ask_for_lease(const char *server, json_t *question, uint64_t timeout
 {
     *out = (struct rg_pool_lease_of){0};
     json_t *answer = rg_pool_converse(&out->talk, server, question, timeout_ns, wish, failure);
-    const bool good = answer && read_grant(answer, out, failure);
+    const bool good = answer && read_grant(server, answer, out, failure);
     json_decref(answer);
     if (!good)
         rg_pool_lease_fini(out);

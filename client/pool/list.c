@@ -1,5 +1,10 @@
-/* list.c - what a pool has, put together of the pages that a server answers; see pool.h. */
+/*
+ * list.c - what a pool has, put together of the pages that a server answers; see pool.h. A server that would have its client ask for ever, or
+ * go to sockets of the client's own machine, is not followed.
+ */
 #include "client/pool/internal.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -35,34 +40,56 @@ static void add_links(json_t *whole, const json_t *page)
 static bool add_servers(json_t *whole, const char *server, const char *machine, uint64_t timeout_ns,
                         struct rg_pool_failure *failure)
 {
-    json_t *next = json_incref(json_object_get(whole, "next"));
-    while (json_is_integer(next)) {
-        json_t *page = ask_servers(server, json_integer_value(next), machine, timeout_ns, failure);
-        json_decref(next);
+    json_int_t from = 0, next = json_integer_value(json_object_get(whole, "next"));
+    while (next > from && next < RG_POOL_MEMBERS_MAX) {
+        from = next;
+        json_t *page = ask_servers(server, from, machine, timeout_ns, failure);
         if (!page)
             return false;
-        next = json_incref(json_object_get(page, "next"));
+        next = json_integer_value(json_object_get(page, "next"));
         (void)json_array_extend(json_object_get(whole, "servers"), json_object_get(page, "servers"));
         add_links(whole, page);
         json_decref(page);
     }
-    json_decref(next);
     return true;
+}
+
+/* What is told of servers stays, but no address that this client would not go to. */
+static void check_addresses(const json_t *whole, const char *server)
+{
+    json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(whole, "servers"), i, one)
+    {
+        const char *address = json_string_value(json_object_get(one, "address"));
+        if (!address || rg_pool_may_lead(server, address))
+            continue;
+        rg_debug("the pool of %s has a server with an address of this machine's own, or with none: %s",
+                 server, address);
+        (void)json_object_del(one, "address");
+    }
 }
 
 /* The same of leases, whose pages go by their ids. */
 static bool add_leases(json_t *whole, const char *server, uint64_t timeout_ns,
                        struct rg_pool_failure *failure)
 {
-    json_t *after = json_incref(json_object_get(whole, "more_leases"));
-    while (json_is_string(after)) {
+    json_t *after = json_incref(json_object_get(whole, "more_leases")),
+           *leases = json_object_get(whole, "leases");
+    while (json_is_string(after) && json_array_size(leases) < RG_POOL_LEASES_MAX) {
         json_t *page =
             ask(server, json_pack("{s:s, s:O}", "ask", "leases", "after", after), timeout_ns, failure);
+        json_t *next = json_incref(json_object_get(page, "more_leases"));
+        /* they come in the order of their ids */
+        if (json_is_string(next) && strcmp(json_string_value(next), json_string_value(after)) <= 0) {
+            json_decref(next);
+            next = NULL;
+        }
         json_decref(after);
+        after = next;
         if (!page)
             return false;
-        after = json_incref(json_object_get(page, "more_leases"));
-        (void)json_array_extend(json_object_get(whole, "leases"), json_object_get(page, "leases"));
+        (void)json_array_extend(leases, json_object_get(page, "leases"));
         json_decref(page);
     }
     json_decref(after);
@@ -164,6 +191,7 @@ json_t *rg_pool_list(const char *server, const char *machine, uint64_t timeout_n
         json_decref(whole);
         whole = NULL;
     }
+    check_addresses(whole, server);
     json_object_del(whole, "next");
     json_object_del(whole, "more_leases");
     json_object_del(whole, "state");
