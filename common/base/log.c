@@ -2,12 +2,13 @@
  * log.c - one line a message on stderr.
  *
  * The line is put together on the stack and leaves by one write(2); text that came from elsewhere (a peer's
- * name, a path) cannot break the line or move the cursor, since control characters become '?'. Nothing here
+ * name, a path) cannot break the line, move the cursor or turn around what is beside it (printable.h). Nothing here
  * fails visibly: a line that cannot be written is dropped, without a signal for the application and without
  * touching errno.
  */
 #include "common/base/log.h"
 
+#include "common/base/printable.h"
 #include "common/base/quiet.h"
 
 #include <errno.h>
@@ -131,11 +132,7 @@ static void say(enum rg_log_level level, bool quiet, const char *format, va_list
     n = vsnprintf(line + size, room - size, format, args);
     if (n > 0)
         size += (size_t)n < room - size ? (size_t)n : room - size - 1;
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)line[i];
-        if (c < 0x20 || c == 0x7f)
-            line[i] = '?';
-    }
+    rg_printable_clean(line);
     if (tap)
         tap(level, line + name, size - name);
     line[size++] = '\n';

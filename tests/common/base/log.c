@@ -46,6 +46,8 @@ Test(log, control_characters_and_length)
     capture();
     rg_error("a\nb\033[2Jc\td\r");
     cr_assert_str_eq(logged(), "remote-gpu: a?b?[2Jc?d?\n");
+    rg_error("M\xc3\xbcller \xc2\x9b\x32J \xe2\x80\xae \xff");
+    cr_assert_str_eq(logged(), "remote-gpu: M\xc3\xbcller ??2J ??? ?\n");
     char long_text[5000];
     memset(long_text, 'y', sizeof long_text);
     long_text[sizeof long_text - 1] = '\0';
