@@ -9,6 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Names of users and projects that one would read, of as many servers as there can be. */
+#define USAGE_MAX ((size_t)RG_POOL_MEMBERS_MAX * RG_POOL_ACCOUNTS_MAX)
+
 /* One answer, alone. */
 static json_t *ask(const char *server, json_t *question, uint64_t timeout_ns, struct rg_pool_failure *failure)
 {
@@ -122,7 +125,7 @@ static bool add_usage(json_t *whole, const char *server, const char *project, ui
         (void)json_object_update(users, json_object_get(page, "users"));
         (void)json_object_update(projects, json_object_get(page, "projects"));
         more = json_is_true(json_object_get(page, "more")) &&
-               json_object_size(users) + json_object_size(projects) > before;
+               json_object_size(users) + json_object_size(projects) > before && before < USAGE_MAX;
         json_decref(page);
     }
     return true;
