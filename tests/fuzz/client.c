@@ -59,8 +59,6 @@ static struct {
 
 static unsigned char zeros[256];
 
-static volatile unsigned char seen;
-
 /* Takes tokens and numbers of the records. The lock is held. */
 static void look_at_records(struct rg_reader *in)
 {
@@ -90,8 +88,7 @@ static enum rg_status server_send(struct rg_conn *conn, struct rg_send *send)
     for (int i = 0; i < send->n_msg; i++)
         rg_put(&w, send->msg[i].iov_base, send->msg[i].iov_len);
     for (int i = 0; i < send->n_bulk; i++)
-        for (size_t k = 0; k < send->bulk[i].iov_len; k++)
-            seen = ((const unsigned char *)send->bulk[i].iov_base)[k];
+        fuzz_read(send->bulk[i].iov_base, send->bulk[i].iov_len);
     struct rg_reader in = rg_reader_of(all, (size_t)(w.at - all));
     struct rg_message_header header;
     rg_get_into(&in, &header, sizeof header);

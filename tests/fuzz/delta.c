@@ -82,8 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (status != RG_OK)
                 break; /* as the worker does */
             CHECK(out_size <= RG_MESSAGE_MAX);
-            for (size_t i = 0; i < out_size; i++)
-                *(volatile const unsigned char *)&out[i];
+            fuzz_read(out, out_size);
         }
     }
     rg_delta_destroy(encoder);

@@ -15,7 +15,6 @@
 static atomic_uint mode;
 static _Atomic CUdeviceptr next_address;
 static atomic_uintptr_t object;
-static volatile unsigned char sink;
 
 bool fuzz_refuses(void)
 {
@@ -25,13 +24,6 @@ bool fuzz_refuses(void)
 void *fuzz_object(void)
 {
     return (void *)(atomic_fetch_add(&object, 64) + 0x10000);
-}
-
-void fuzz_read(const void *data, size_t size)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; bytes && i < size; i++)
-        sink = bytes[i];
 }
 
 void fuzz_read_text(const char *text)
@@ -130,6 +122,30 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
         *(void **)data = NULL;
     else
         return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+/* All memory but the hole is one, in ranges that begin at any address. */
+static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    if (address >= FUZZ_DRIVER_HOLE && address < FUZZ_DRIVER_HOLE_END)
+        return CUDA_ERROR_NOT_FOUND;
+    *base = address;
+    *size = address < FUZZ_DRIVER_HOLE ? FUZZ_DRIVER_HOLE - (size_t)address : 1u << 30;
+    return CUDA_SUCCESS;
+}
+static CUresult pointer_attributes(unsigned n, CUpointer_attribute *attributes, void **values,
+                                   CUdeviceptr address)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    const bool there = address_range(&base, &size, address) == CUDA_SUCCESS;
+    for (unsigned i = 0; i < n; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+            *(unsigned *)values[i] = there ? CU_MEMORYTYPE_DEVICE : 0;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+            *(CUdeviceptr *)values[i] = base;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+            *(size_t *)values[i] = size;
     return CUDA_SUCCESS;
 }
 static CUresult copy_in(CUdeviceptr to, const void *from, size_t size, CUstream stream)
@@ -385,6 +401,8 @@ void fuzz_driver_use(unsigned now)
     rg_driver.cuMemAllocPitch_v2 = allocate_rows;
     rg_driver.cuMemGetInfo_v2 = info;
     rg_driver.cuPointerGetAttribute = pointer_attribute;
+    rg_driver.cuPointerGetAttributes = pointer_attributes;
+    rg_driver.cuMemGetAddressRange_v2 = address_range;
     rg_driver.cuMemcpyHtoDAsync_v2 = copy_in;
     rg_driver.cuMemcpyDtoHAsync_v2 = copy_out;
     rg_driver.cuMemcpy2DAsync_v2 = copy_rows_later;

@@ -6,6 +6,7 @@
 #define RG_TESTS_FUZZ_DRIVER_H
 
 #include "generated/server/driver.h"
+#include "tests/fuzz/fuzzer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,11 +26,13 @@ void fuzz_driver_change(unsigned mode);
 /** From now on all work is done, and who waits for a context waits until host functions have returned. */
 void fuzz_driver_end(void);
 
+/** Addresses that are no memory of the session's, of which every other one is. */
+enum { FUZZ_DRIVER_HOLE = 4096, FUZZ_DRIVER_HOLE_END = 8192 };
+
 /* For the generated functions. */
 void fuzz_driver_fill(void);
 bool fuzz_refuses(void);
 void *fuzz_object(void);
-void fuzz_read(const void *data, size_t size);
 void fuzz_read_text(const char *text);
 void fuzz_write(void *data, size_t size);
 

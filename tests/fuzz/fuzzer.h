@@ -12,6 +12,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define FUZZ_EXPORT __attribute__((visibility("default")))
 
@@ -27,5 +28,15 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 void fuzz_seeds(void);
 /** Only while fuzz_seeds runs. `name`: of the file. */
 void fuzz_seed(const char *name, const void *data, size_t size) __attribute__((weak)); /* replay.c has it */
+
+/** Reads all of it (NULL: nothing), so that a sanitizer finds what is not there; much of it as fast as memory is. Any thread. */
+static inline void fuzz_read(const void *data, size_t size)
+{
+    unsigned char bytes[4096];
+    for (size_t at = 0; data && at < size; at += sizeof bytes) {
+        memcpy(bytes, (const unsigned char *)data + at, size - at < sizeof bytes ? size - at : sizeof bytes);
+        __asm__ volatile("" : : "r"(bytes) : "memory");
+    }
+}
 
 #endif

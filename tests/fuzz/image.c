@@ -13,25 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static volatile unsigned char sink;
 static unsigned extracted;
-
-static void read_all(const void *data, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        sink ^= ((const unsigned char *)data)[i];
-}
 
 static void on_variable(void *user, const struct rg_image_variable *variable)
 {
     (void)user;
-    read_all(variable->name, variable->length);
+    fuzz_read(variable->name, variable->length);
 }
 
 static void on_layout(void *user, const struct rg_kernel_layout *layout)
 {
     (void)user;
-    read_all(layout->name, layout->length);
+    fuzz_read(layout->name, layout->length);
     CHECK(layout->n <= RG_KERNEL_PARAMETERS_MAX);
     for (uint32_t i = 0; i < layout->n; i++)
         CHECK(layout->parameters[i].size && layout->parameters[i].offset < RG_PARAMS_MAX &&
@@ -42,14 +35,14 @@ static void entry_of(const struct rg_fatbin_entry *entry)
 {
     char *text;
     size_t size;
-    read_all(entry->payload, entry->stored_size);
-    read_all(entry->name, entry->name_size);
-    read_all(entry->options, entry->options_size);
+    fuzz_read(entry->payload, entry->stored_size);
+    fuzz_read(entry->name, entry->name_size);
+    fuzz_read(entry->options, entry->options_size);
     (void)rg_fatbin_fits(entry, 90);
     /* What says that it is large may be so: a few of these, and no half gigabyte, which would only take time. */
     if (entry->size < 1u << 20 && extracted++ < 16 &&
         rg_fatbin_extract(entry, &text, &size) == RG_FATBIN_OK) {
-        read_all(text, size + 1);
+        fuzz_read(text, size + 1);
         free(text);
     }
 }
@@ -66,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rg_cuda_image_identify_bytes(data, size, &image) != RG_CUDA_IMAGE_UNKNOWN) {
         const unsigned char *start = image.data;
         CHECK(start == data && image.size <= size && image.wrapper_version == 0 && !image.prelinked);
-        read_all(start, image.size);
+        fuzz_read(start, image.size);
         CHECK(!rg_cuda_image_leads_outside(data, size));
     }
     (void)rg_cuda_image_holds_address(data, size);
@@ -79,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)rg_image_parameters(data, size, 90, on_layout, NULL);
     if (rg_ptx_carrier_open(&carrier, data, size))
         while (rg_ptx_carrier_next(&carrier, &text, &text_size))
-            read_all(text, text_size);
+            fuzz_read(text, text_size);
     return 0;
 }
 

@@ -22,26 +22,25 @@
 enum { MULTIPATH = 1, MULTIRAIL = 2, RESUMABLE = 3 };
 enum { CHANNELS = FUZZ_LAYER == RESUMABLE ? 0 : 3, MESSAGES_MAX = 16, BULK_ALL = 3 << 20 };
 
-static unsigned char zeros[RG_BULK_MAX];
-static volatile unsigned char sink;
-
 /*
  * A peer may announce what it never sends: to wait for that is right, until somebody interrupts. A thread does so
- * when a receiver has come no further for a moment.
+ * when a receiver has come no further for some moments: for fewer where nothing is left that it could receive.
  */
-enum { MOMENT_US = 50000 };
+enum { MOMENT_US = 1000, MOMENTS = 50, MOMENTS_WITHOUT = 4 };
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_conn *watched; /* NULL: nobody receives */
-static unsigned steps, steps_before;
+static unsigned steps;
 
 static void *watch(void *unused)
 {
+    unsigned before = 0, moments = 0;
     for (;;) {
         usleep(MOMENT_US);
         pthread_mutex_lock(&watch_lock);
-        if (watched && steps == steps_before)
+        moments = watched && steps == before ? moments + 1 : 0;
+        before = steps;
+        if (moments >= (fuzz_conn_unread() ? MOMENTS : MOMENTS_WITHOUT))
             rg_conn_interrupt(watched);
-        steps_before = steps;
         pthread_mutex_unlock(&watch_lock);
     }
     return unused;
@@ -88,7 +87,7 @@ static void script(const uint8_t *data, size_t size, struct rg_conn **conns)
         const size_t message = sizes[1] < rg_left(&in) ? sizes[1] : rg_left(&in);
         bulk = bulk < BULK_ALL - bulk_all ? bulk : BULK_ALL - bulk_all;
         bulk_all += bulk;
-        fuzz_conn_push(conns[head[0] % (CHANNELS + 1)], rg_get(&in, message), message, zeros, bulk);
+        fuzz_conn_push(conns[head[0] % (CHANNELS + 1)], rg_get(&in, message), message, NULL, bulk);
     }
 }
 
@@ -129,8 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     set_watched(layer);
     while (rg_conn_recv(layer, 1000, &message) == RG_OK) {
         CHECK(message.size <= RG_MESSAGE_MAX && message.bulk_size <= RG_BULK_MAX);
-        for (size_t i = 0; i < message.size; i++)
-            sink = ((const unsigned char *)message.data)[i];
+        fuzz_read(message.data, message.size);
         unsigned char *memory = malloc(message.bulk_size + 1);
         CHECK(memory);
         const size_t half = message.bulk_size / 3;

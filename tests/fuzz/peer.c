@@ -31,7 +31,6 @@ enum { SILENT = 128, PAUSES_MAX = 3, PAUSE_MS = 2, RECORDS_MAX = 48, MESSAGES_MA
 enum { PEER = 3, WIDTH_MAX = 5 << 20, BULK_MAX = RG_PEER_CHUNK };
 
 static const CUdeviceptr memory = 0x700000000000; /* the first that the driver gives */
-static unsigned char zeros[BULK_MAX];
 
 struct session {
     struct rg_conn *client, *peer;
@@ -105,14 +104,15 @@ static void sent(void *user, struct rg_conn *conn, const void *data, size_t size
     CHECK(bulk_size == (message.type == RG_PEER_DATA ? message.size : 0) && bulk_size <= RG_PEER_CHUNK);
     if (s->silent || message.type != RG_PEER_ASK || atomic_fetch_add(&s->answers, 1) >= ANSWERS_MAX)
         return;
+    CHECK(message.size <= BULK_MAX);
     message.type = RG_PEER_DATA;
-    fuzz_conn_push(conn, &message, sizeof message, zeros, message.size);
+    fuzz_conn_push(conn, &message, sizeof message, NULL, message.size);
 }
 
 static void say(struct session *s, const void *message, size_t size, size_t bulk)
 {
     if (s->messages++ < MESSAGES_MAX)
-        fuzz_conn_push(s->peer, message, size, zeros, bulk);
+        fuzz_conn_push(s->peer, message, size, NULL, bulk);
 }
 
 static void do_step(struct session *s, struct rg_reader *in)

@@ -6,6 +6,8 @@
  *
  *   LINE      text: a line of the watch
  *   PUT       u8 kind, u8 id, u8 GPU, u8 removed, text: a key of the pool's, whose value is the text
+ *   CLOSED    u8 which: a client's connection is lost, and its lease left to its sessions
+ *   NARROW    u8 narrow: of the pool this server is told what concerns it alone, or all
  *   RANGE     text: the JSON array of pairs of a range
  *   ASK       u8 flags (OPERATOR, UNPROVED, NAMED, KNOWN, CERTIFIED, EXPIRED), text: what a client asks
  *   REPLY     u8 which, u8 flags (FAILS, SUCCEEDED), text: etcd's answer to one of the calls under way; SUCCEEDED: a good one instead
@@ -29,7 +31,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LINE, PUT, RANGE, ASK, REPLY, LEAVE, SESSIONS, CHECK_LEASE, JUDGED, LOOK, STEPS };
+enum { LINE, PUT, RANGE, ASK, REPLY, LEAVE, SESSIONS, CHECK_LEASE, JUDGED, LOOK, CLOSED, NARROW, STEPS };
 enum { OPERATOR = 1, UNPROVED = 2, NAMED = 4, KNOWN = 8, CERTIFIED = 16, EXPIRED = 32 };
 enum { GOOD = 1, OF_CLIENT = 2, RECHECK = 4 };
 enum { FAILS = 1, SUCCEEDED = 2 };
@@ -182,6 +184,8 @@ static void look(void)
     (void)rg_agent_usage_look(&agent);
     (void)rg_stays_look(&agent);
     (void)rg_asks_look(&agent);
+    (void)rg_decider_look(&agent);
+    (void)rg_handing_look(&agent);
     (void)rg_grants_look(&agent);
     (void)rg_agent_undo_look(&agent);
     (void)rg_agent_history_look(&agent);
@@ -197,12 +201,14 @@ static uint64_t id_of(unsigned which)
 
 static void put(void)
 {
-    static const char *const folders[] = {"servers/", "requests/", "leases/", "usage/", "servers/", "links/"};
-    const unsigned kind = fuzz_u8() % 6, id = fuzz_u8(), gpu = fuzz_u8(), gone = fuzz_u8() & 1;
+    static const char *const folders[] = {"servers/", "requests/", "leases/", "usage/",
+                                          "servers/", "links/",    "decider", "summary"};
+    const unsigned kind = fuzz_u8() % 8, id = fuzz_u8(), gpu = fuzz_u8(), gone = fuzz_u8() & 1;
     char key[160];
     size_t size;
     const char *value = fuzz_text(&size);
-    int used = snprintf(key, sizeof key, "%s%s%016" PRIx64, agent.prefix, folders[kind], id_of(id));
+    int used = kind < 6 ? snprintf(key, sizeof key, "%s%s%016" PRIx64, agent.prefix, folders[kind], id_of(id))
+                        : snprintf(key, sizeof key, "%s%s", agent.prefix, folders[kind]);
     if (kind == 4)
         snprintf(key + used, sizeof key - (size_t)used, "/gpus/%u", gpu % 4);
     const struct rg_etcd_pair pair = {.key = key, .value = value, .created = revision, .changed = ++revision};
@@ -211,6 +217,7 @@ static void put(void)
     else
         watcher.put(&agent, &pair);
     watcher.whole(&agent, revision);
+    agent.scope.reading = agent.scope.behind = false; /* and that was all of it */
 }
 
 static void ask(void)
@@ -263,6 +270,16 @@ static void leave(unsigned which)
     for (uint32_t i = 0; i < agent.n_asks; i++)
         if (agent.asks[i]->socket >= 0 && which-- == 0) {
             rg_ask_leave(agent.asks[i]);
+            return;
+        }
+}
+
+static void close_holding(unsigned which)
+{
+    for (uint32_t i = 0; i < agent.n_asks; i++)
+        if (agent.asks[i]->socket >= 0 && agent.asks[i]->state == RG_ASK_HOLDING && which-- == 0) {
+            some_left = true;
+            rg_hold_entrust(agent.asks[i], RG_HOLD_LOST);
             return;
         }
 }
@@ -344,8 +361,28 @@ static void step(void)
     case JUDGED:
         judged();
         break;
+    case CLOSED:
+        close_holding(fuzz_u8());
+        break;
+    case NARROW:
+        agent.scope.narrow = fuzz_u8() & 1;
+        break;
     default:
         look();
+    }
+}
+
+/* Requests get ids that an input can name, in the place of random ones. */
+static void name_asks(void)
+{
+    for (uint32_t i = 0; i < agent.n_asks; i++) {
+        struct rg_agent_ask *ask = agent.asks[i];
+        if (!*ask->id || ask->chosen || strncmp(ask->id, "00000000000000a", 15) == 0)
+            continue;
+        const bool has_lease = *ask->lease;
+        snprintf(ask->id, sizeof ask->id, "%016" PRIx64, id_of(2 + i % 6));
+        if (has_lease)
+            memcpy(ask->lease, ask->id, sizeof ask->lease);
     }
 }
 
@@ -357,10 +394,13 @@ static void begin(void)
     memset(&agent.scope, 0, sizeof agent.scope);
     memset(&agent.history, 0, sizeof agent.history);
     memset(&agent.stays, 0, sizeof agent.stays);
+    memset(&agent.decider, 0, sizeof agent.decider);
     agent.membership.state = RG_MEMBER_IN;
     agent.membership.etcd_lease = 1;
     agent.membership.valid_until_ns = agent.membership.next_ns = UINT64_MAX;
-    agent.changes = agent.decided = agent.look_ns = agent.undo_ns = agent.judgements = 0;
+    agent.changes = agent.decided = agent.look_ns = agent.undo_ns = agent.judgements = agent.settles_ns = 0;
+    agent.own_changes = 0;
+    agent.granted = 0;
     agent.granting = agent.undoing = agent.ended = false;
     revision = 1;
 }
@@ -402,6 +442,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_in = rg_reader_of(data, size);
     while (fuzz_more()) {
         step();
+        name_asks();
         hear_clients();
         hear_agent();
     }
@@ -438,6 +479,8 @@ static void add_pool(void)
 
 void fuzz_seeds(void)
 {
+    static const char another[] = "{\"version\":1,\"address\":\"gpu3:7600\",\"host\":\"gpu3\",\"etcd_lease\":"
+                                  "\"3\",\"agent\":\"00000000000000b3\"}";
     add_pool();
     FUZZ_STEP("{\"ask\":\"list\"}", ASK, 0);
     FUZZ_STEP("{\"ask\":\"leases\",\"after\":\"\"}", ASK, OPERATOR);
@@ -465,6 +508,42 @@ void fuzz_seeds(void)
     FUZZ_STEP(NULL, LEAVE, 0);
     FUZZ_STEP(NULL, LOOK);
     fuzz_finish("request");
+    add_pool();
+    FUZZ_STEP(another, PUT, 0, 3, 0, 0);
+    FUZZ_STEP("{\"server\":\"00000000000000a3\",\"agent\":\"00000000000000b3\"}", PUT, 6, 0, 0, 0);
+    FUZZ_STEP(NULL, NARROW, 1);
+    FUZZ_STEP("{\"ask\":\"request\",\"gpus\":1}", ASK, NAMED);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    FUZZ_STEP(NULL, LOOK);
+    FUZZ_STEP("{\"user\":\"2 alice\",\"name\":\"alice\",\"holder\":\"0000000000000007\",\"holder_server\":"
+              "\"1111222233334444\",\"hold\":\"00000000000000c1\",\"gpus\":[{\"server\":\"1111222233334444\","
+              "\"address\":\"gpu1:7600\",\"index\":1,\"uuid\":\"GPU-02\",\"memory\":17179869184}]}",
+              PUT, 2, 2, 0, 0);
+    FUZZ_STEP(NULL, LOOK);
+    FUZZ_STEP(NULL, CLOSED, 0);
+    FUZZ_STEP("{\"kvs\":[{\"key\":\"a\",\"value\":\"eyJ1c2VyIjoiMiBhbGljZSJ9\",\"mod_revision\":\"4\"}]}",
+              REPLY, 0, 0);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    fuzz_finish("handed");
+    add_pool();
+    FUZZ_STEP(another, PUT, 0, 3, 0, 0);
+    FUZZ_STEP("{\"server\":\"1111222233334444\",\"agent\":\"0000000000000007\"}", PUT, 6, 0, 0, 0);
+    FUZZ_STEP(
+        "{\"user\":\"2 bob\",\"name\":\"bob\",\"agent\":\"00000000000000b3\",\"holder_server\":"
+        "\"00000000000000a3\",\"hold\":\"00000000000000c2\",\"gpus\":1,\"kept\":false,\"since\":1700000000}",
+        PUT, 1, 4, 0, 0);
+    FUZZ_STEP(NULL, LOOK);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    FUZZ_STEP(NULL, LOOK);
+    fuzz_finish("decides");
+    add_pool();
+    FUZZ_STEP("{\"ask\":\"hold\",\"lease\":\"00000000000000a1\",\"hold\":\"\"}", ASK, NAMED);
+    FUZZ_STEP("{\"kvs\":[{\"key\":\"a\",\"value\":\"eyJ1c2VyIjoiMiBhbGljZSJ9\",\"mod_revision\":\"4\"}]}",
+              REPLY, 0, 0);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    FUZZ_STEP(NULL, LEAVE, 0);
+    FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+    fuzz_finish("held-again");
     add_pool();
     FUZZ_STEP("{\"ask\":\"request\",\"gpus\":1,\"kept\":true,\"seconds\":600,\"user\":\"bob\",\"id\":"
               "\"00000000000000a3\",\"job\":\"7\","

@@ -4,6 +4,7 @@
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "tests/check.h"
+#include "tests/fuzz/fuzzer.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +16,7 @@ struct scripted {
     void (*call)(unsigned argument); /* nor is this */
     unsigned argument;
     size_t size, bulk_size;
-    unsigned char *message, *bulk;
+    unsigned char *message, *bulk; /* no bulk: zeros */
 };
 
 struct scripted_conn {
@@ -31,7 +32,17 @@ struct scripted_conn {
     bool interrupted;
 };
 
-static volatile unsigned char seen;
+static atomic_uint unread; /* messages, of all connections */
+
+unsigned fuzz_conn_unread(void)
+{
+    return atomic_load(&unread);
+}
+
+static bool is_message(const struct scripted *scripted)
+{
+    return !scripted->pause_ms && !scripted->call;
+}
 
 static void scripted_free(struct scripted *message)
 {
@@ -62,8 +73,7 @@ static enum rg_status scripted_send(struct rg_conn *conn, struct rg_send *send)
         at += send->msg[i].iov_len;
     }
     for (int i = 0; i < send->n_bulk; i++) /* what would leave is there */
-        for (size_t k = 0; k < send->bulk[i].iov_len; k++)
-            seen = ((const unsigned char *)send->bulk[i].iov_base)[k];
+        fuzz_read(send->bulk[i].iov_base, send->bulk[i].iov_len);
     pthread_mutex_lock(&c->lock);
     const bool over = c->interrupted;
     pthread_mutex_unlock(&c->lock);
@@ -110,6 +120,7 @@ static enum rg_status next(struct scripted_conn *c, int timeout_ms, struct scrip
             if (!c->first)
                 c->last = &c->first;
             *out = first;
+            atomic_fetch_sub(&unread, 1);
             return RG_OK;
         }
         if (timeout_ms == 0)
@@ -145,8 +156,10 @@ static enum rg_status scripted_recv_bulk(struct rg_conn *conn, void *buffer, siz
 {
     struct scripted_conn *c = (struct scripted_conn *)conn;
     CHECK(size <= c->current->bulk_size - c->bulk_taken);
-    if (buffer)
+    if (buffer && c->current->bulk)
         memcpy(buffer, c->current->bulk + c->bulk_taken, size);
+    else if (buffer)
+        memset(buffer, 0, size);
     c->bulk_taken += size;
     return RG_OK;
 }
@@ -165,6 +178,7 @@ static void scripted_destroy(struct rg_conn *conn)
     while (c->first) {
         struct scripted *first = c->first;
         c->first = first->next;
+        atomic_fetch_sub(&unread, is_message(first));
         scripted_free(first);
     }
     scripted_free(c->current);
@@ -206,6 +220,7 @@ struct rg_conn *fuzz_conn_create(fuzz_sent *sent, void *user)
 static void push(struct rg_conn *conn, struct scripted *message)
 {
     struct scripted_conn *c = (struct scripted_conn *)conn;
+    atomic_fetch_add(&unread, is_message(message));
     RG_SCOPED_LOCK(&c->lock);
     *c->last = message;
     c->last = &message->next;
@@ -228,7 +243,7 @@ void fuzz_conn_push(struct rg_conn *conn, const void *message, size_t size, cons
     CHECK(made && size <= RG_MESSAGE_MAX && bulk_size <= RG_BULK_MAX);
     made->message = copy_of(message, size);
     made->size = size;
-    made->bulk = copy_of(bulk, bulk_size);
+    made->bulk = bulk ? copy_of(bulk, bulk_size) : NULL;
     made->bulk_size = bulk_size;
     push(conn, made);
 }

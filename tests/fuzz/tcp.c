@@ -14,7 +14,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STREAM_MAX = 64 << 10 }; /* what a socket takes without a reader */
+enum {
+    STREAM_MAX = 64 << 10, /* what a socket takes without a reader */
+    PIECES_MAX = 64
+};
 
 static volatile unsigned char sink;
 
@@ -25,12 +28,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* Takes the bulk data in pieces, each into memory of exactly its size; a part of it may be left, to nowhere. */
+/* Takes the bulk data in pieces, some of them small, each into memory of exactly its size; a part of it may be left, to nowhere. */
 static bool take_bulk(struct rg_conn *conn, size_t size, unsigned how)
 {
     const size_t piece = how & 2 ? 1 + (how >> 2) * 37u : size;
-    while (size) {
-        const size_t now = piece < size ? piece : size;
+    for (unsigned n = 0; size; n++) {
+        const size_t now = piece < size && n < PIECES_MAX ? piece : size;
         unsigned char *memory = how & 4 ? NULL : malloc(now);
         const bool came = rg_conn_recv_bulk(conn, memory, now) == RG_OK;
         if (came && memory)
@@ -60,8 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rg_conn_set_read_ahead(conn);
     while (rg_conn_recv(conn, 1000, &message) == RG_OK) {
         CHECK(message.size <= RG_MESSAGE_MAX && message.bulk_size <= RG_BULK_MAX);
-        for (size_t i = 0; i < message.size; i++)
-            sink = ((const unsigned char *)message.data)[i];
+        fuzz_read(message.data, message.size);
         if (!take_bulk(conn, message.bulk_size, how))
             break;
     }

@@ -24,7 +24,6 @@
 enum { RECORDS, CERTIFICATE, HELLO, KINDS };
 enum { AHEAD = 64, LITTLE = 128, STREAM_MAX = 96 << 10, CIPHER = 0x1302, SECRET = 48 };
 
-static volatile unsigned char sink;
 static char why[1024];
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -43,8 +42,7 @@ static void receive(struct rg_conn *conn, unsigned how)
         rg_conn_set_read_ahead(conn);
     while (rg_conn_recv(conn, 1000, &message) == RG_OK) {
         CHECK(message.size <= RG_MESSAGE_MAX && message.bulk_size <= RG_BULK_MAX);
-        for (size_t i = 0; i < message.size; i++)
-            sink = ((const unsigned char *)message.data)[i];
+        fuzz_read(message.data, message.size);
         for (size_t left = message.bulk_size; left;) {
             const size_t now = how & LITTLE && left > 1000 ? 1000 : left;
             unsigned char *memory = malloc(now);

@@ -7,8 +7,10 @@
  */
 #include "server/core/worker.h"
 #include "common/base/log.h"
+#include "common/cuda/nccl.h"
 #include "proto/delta.h"
 #include "proto/graph.h"
+#include "proto/nccl/call.h"
 #include "proto/prealloc.h"
 #include "server/modules.h"
 #include "server/timeline/times.h"
@@ -37,15 +39,13 @@ struct session {
     unsigned char batch[RG_MESSAGE_MAX];
 };
 
-static unsigned char zeros[DATA_MAX];
-
 static void push_answer(struct rg_conn *conn, const struct rg_answer *said, size_t size)
 {
     struct {
         struct rg_message_header header;
         struct rg_answer answer;
     } message = {{.kind = RG_MESSAGE_ANSWER, .version = RG_PROTOCOL_MAJOR, .count = 1}, *said};
-    fuzz_conn_push(conn, &message, sizeof message, zeros, size);
+    fuzz_conn_push(conn, &message, sizeof message, NULL, size);
 }
 
 /* What the worker asks for, as it wants it. */
@@ -103,7 +103,7 @@ static void put_record(struct session *s, unsigned op, unsigned thread, unsigned
 {
     const size_t whole = (sizeof(struct rg_record) + size + 7) & ~(size_t)7;
     if (whole + RG_DELTA_GROWTH > sizeof s->batch - s->used)
-        flush(s, &(struct fuzz_step){.data = zeros});
+        flush(s, &(struct fuzz_step){.size = 0});
     const bool waits = flags & FUZZ_RECORD_WAITS;
     const struct rg_record record = {.size = (uint32_t)whole,
                                      .op = (uint16_t)op,
@@ -160,7 +160,7 @@ static void do_step(struct session *s, const struct fuzz_step *step)
         flush(s, step);
         break;
     case FUZZ_ANSWER:
-        flush(s, &(struct fuzz_step){.data = zeros});
+        flush(s, &(struct fuzz_step){.size = 0});
         memcpy(&message.answer, step->head, sizeof message.answer);
         message.header.seq = s->seq;
         if (s->messages++ < SESSION_MESSAGES_MAX)
@@ -178,11 +178,11 @@ static void do_step(struct session *s, const struct fuzz_step *step)
         break;
     }
     case FUZZ_MODE:
-        flush(s, &(struct fuzz_step){.data = zeros});
+        flush(s, &(struct fuzz_step){.size = 0});
         fuzz_conn_push_call(s->conn, fuzz_driver_change, step->mode);
         break;
     default:
-        flush(s, &(struct fuzz_step){.data = zeros});
+        flush(s, &(struct fuzz_step){.size = 0});
         if (s->pauses++ < PAUSES_MAX)
             fuzz_conn_push_pause(s->conn, PAUSE_MS);
     }
@@ -219,7 +219,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     begin(s, how & FUZZ_BEGIN_BARE);
     while (fuzz_step_get(&in, &step))
         do_step(s, &step);
-    flush(s, &(struct fuzz_step){.data = zeros});
+    flush(s, &(struct fuzz_step){.size = 0});
     fuzz_conn_finish(s->conn);
     CHECK(rg_worker_start(worker) == RG_OK);
     (void)rg_worker_wait(worker);
@@ -427,4 +427,34 @@ void fuzz_seeds(void)
     record("rgUnifiedOpen", 1, "");
     record("rgHostMap", 1, "88", (uint64_t)0x300000000000, (uint64_t)8192);
     done("sharing");
+
+    start(0);
+    const struct rg_nccl_beginning beginning = {.parent = RG_NCCL_COMMS_MAX, .ranks = 4, .rank = 1},
+                                   part = {.comm = 1, .ranks = 1};
+    const struct rg_nccl_call calls[] = {
+        {RG_NCCL_REDUCE, 0, memory, FUZZ_DRIVER_HOLE, 8, ncclFloat32, ncclSum, 2, stream},
+        {RG_NCCL_BROADCAST, 0, FUZZ_DRIVER_HOLE, memory, 8, ncclFloat32, ncclSum, 2, stream},
+        {RG_NCCL_ALL_GATHER, 1, memory, memory, 8, ncclInt64, ncclSum, 0, stream}};
+    record("rgNcclId", 1, "");
+    record("rgNcclBegin", 1, "448r", RG_NCCL_BEGINNING_WORDS, 2, (uint64_t)RG_NCCL_BEGINNING_WORDS,
+           &beginning, sizeof beginning);
+    record("rgNcclBegin", 1, "448r", RG_NCCL_BEGINNING_WORDS, 2, (uint64_t)RG_NCCL_BEGINNING_WORDS, &part,
+           sizeof part);
+    record("rgNcclGroup", 1, "48r", sizeof calls / 8, (uint64_t)sizeof calls / 8, calls, sizeof calls);
+    record("rgNcclPost", 0, "48r", RG_NCCL_CALL_WORDS, (uint64_t)RG_NCCL_CALL_WORDS, calls, sizeof *calls);
+    record("rgNcclOperator", 1, "8448", zero, ncclFloat32, ncclScalarDevice, memory);
+    record("rgNcclEnd", 1, "84", (uint64_t)1, RG_NCCL_DESTROY);
+    done("nccl");
+
+    start(0); /* roots that are this rank in 32 bits alone */
+    const uint64_t wide = (1ull << 32) + 1;
+    const struct rg_nccl_call wide_calls[] = {
+        {RG_NCCL_REDUCE, 0, memory, FUZZ_DRIVER_HOLE, 8, ncclFloat32, ncclSum, wide, stream},
+        {RG_NCCL_BROADCAST, 0, FUZZ_DRIVER_HOLE, memory, 8, ncclFloat32, ncclSum, wide, stream}};
+    record("rgNcclBegin", 1, "448r", RG_NCCL_BEGINNING_WORDS, 2, (uint64_t)RG_NCCL_BEGINNING_WORDS,
+           &beginning, sizeof beginning);
+    for (size_t i = 0; i < sizeof wide_calls / sizeof wide_calls[0]; i++)
+        record("rgNcclGroup", 1, "48r", RG_NCCL_CALL_WORDS, (uint64_t)RG_NCCL_CALL_WORDS, &wide_calls[i],
+               sizeof wide_calls[i]);
+    done("nccl-wide-roots");
 }
