@@ -1,7 +1,7 @@
 /*
  * exec.c - executable graphs: made from graphs, launched, destroyed. See graph.h.
  *
- * A launch gives the plan's steps to streams under a lock of launches, so that two launches never mix; on the
+ * A launch gives the plan's steps to streams in a turn (turn.c), so that two launches never mix; on the
  * device a launch of a graph waits for the one before it. The plan is made with the executable graph, and
  * again after a change.
  */
@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-static pthread_mutex_t launches = PTHREAD_MUTEX_INITIALIZER;
 
 #define FLAGS                                                                                                \
     ((unsigned long long)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |                                  \
@@ -73,7 +71,7 @@ static CUresult copy_graph(struct rg_graph_exec *exec, CUgraph handle, struct fa
     return result;
 }
 
-/* Makes the plan for launches in streams of `context`, unless there is one; under the lock of launches. */
+/* Makes the plan for launches in streams of `context`, unless there is one; in a turn. */
 static CUresult make_plan(struct rg_graph_exec *exec, CUcontext context)
 {
     if (exec->plan && exec->plan->branches[0].context == context)
@@ -238,14 +236,15 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *err
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
+    struct rg_graph_turn turn = {.exec = handle};
     RG_TRY(rg_graph_backend_enter());
-    pthread_mutex_lock(&launches);
+    rg_graph_turn_begin(&turn);
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
     if (exec)
         rg_graph_unregister(&exec->object);
     pthread_mutex_unlock(&rg_graph_lock);
-    pthread_mutex_unlock(&launches);
+    rg_graph_turn_end(&turn);
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
     free_exec(exec);
@@ -287,7 +286,7 @@ static CUresult run(struct rg_graph_exec *exec, CUcontext context, CUstream stre
     return result == CUDA_SUCCESS ? recorded : result;
 }
 
-/* The executable graph, alive and with a plan, or the error; under the lock of launches. */
+/* The executable graph, alive and with a plan, or the error; in a turn. */
 static CUresult get(CUgraphExec handle, CUcontext context, struct rg_graph_exec **out)
 {
     pthread_mutex_lock(&rg_graph_lock);
@@ -322,27 +321,33 @@ static CUresult launch(CUgraphExec handle, CUstream stream)
     return result;
 }
 
+/* The stream takes part in a capture: the graph becomes a node. */
+static CUresult capture(CUgraphExec handle, CUstream stream)
+{
+    pthread_mutex_lock(&rg_graph_lock);
+    const struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
+    CUgraph graph = exec ? (CUgraph)exec->graph : NULL;
+    pthread_mutex_unlock(&rg_graph_lock);
+    return graph ? rg_capture_launch(graph, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
+    struct rg_graph_turn turn = {.exec = handle};
     RG_TRY(rg_graph_backend_enter());
     stream = rg_graph_backend_stream(stream);
-    CUresult result;
-    pthread_mutex_lock(&launches);
-    if (rg_capture_takes(stream)) {
-        pthread_mutex_lock(&rg_graph_lock);
-        const struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
-        CUgraph graph = exec ? (CUgraph)exec->graph : NULL;
-        pthread_mutex_unlock(&rg_graph_lock);
-        result = graph ? rg_capture_launch(graph, stream) : CUDA_ERROR_INVALID_VALUE;
-    } else {
-        result = launch(handle, stream);
-    }
-    pthread_mutex_unlock(&launches);
+    turn.launches = !rg_capture_takes(stream);
+    if (turn.launches)
+        RG_TRY(cuStreamGetId(stream, &turn.stream));
+    rg_graph_turn_begin(&turn);
+    CUresult result = turn.launches ? launch(handle, stream) : capture(handle, stream);
+    rg_graph_turn_end(&turn);
     return result;
 }
 
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
+    struct rg_graph_turn turn = {.exec = handle};
     struct rg_graph_exec *exec;
     CUcontext context;
     RG_TRY(rg_graph_backend_enter());
@@ -350,8 +355,9 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
     if (rg_capture_takes(stream))
         return rg_capture_refuse(stream);
     RG_TRY(cuStreamGetCtx(stream, &context));
-    RG_SCOPED_LOCK(&launches);
+    rg_graph_turn_begin(&turn);
     CUresult result = get(handle, context, &exec);
+    rg_graph_turn_end(&turn);
     return result;
 }
 
@@ -359,14 +365,4 @@ void rg_graph_exec_changed(struct rg_graph_exec *exec)
 {
     rg_graph_plan_release(exec->plan);
     exec->plan = NULL;
-}
-
-void rg_graph_exec_lock(void)
-{
-    pthread_mutex_lock(&launches);
-}
-
-void rg_graph_exec_unlock(void)
-{
-    pthread_mutex_unlock(&launches);
 }

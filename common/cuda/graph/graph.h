@@ -17,7 +17,8 @@
  *   object.c, graph.c, work….c               handles; nodes and edges; what nodes do
  *   nodes.c, parameters.c, query.c, dot.c    the calls about them
  *   capture….c                               captures
- *   exec.c, update.c, plan.c, launch.c       executable graphs and what a launch does
+ *   exec.c, update.c, turn.c                 executable graphs
+ *   plan.c, launch.c                         what a launch does
  *   memory.c, condition.c, user_object.c     what graphs own
  */
 #ifndef RG_COMMON_CUDA_GRAPH_GRAPH_H
@@ -192,10 +193,17 @@ static inline struct rg_graph_work *rg_graph_work_acquire(struct rg_graph_work *
 
 /* --- executable graphs: exec.c --- */
 
-/** Launches and changes of executable graphs follow each other; before rg_graph_lock. */
-void rg_graph_exec_lock(void);
-void rg_graph_exec_unlock(void);
-/** The next launch needs a new plan; with the lock of launches, without the graphs'. */
+/** Launches and changes of one executable graph follow each other, and so do launches into one stream. */
+struct rg_graph_turn {
+    struct rg_graph_turn *next;
+    CUgraphExec exec; /* need not be one */
+    bool launches;
+    unsigned long long stream; /* cuStreamGetId, of launches */
+};
+/** Waits until nobody has the graph, or the stream. *turn stays valid until the end. Before rg_graph_lock; any thread. */
+void rg_graph_turn_begin(struct rg_graph_turn *turn);
+void rg_graph_turn_end(const struct rg_graph_turn *turn);
+/** The next launch needs a new plan; in a turn with it, without the graphs' lock. */
 void rg_graph_exec_changed(struct rg_graph_exec *exec);
 /** Frees `holder`, a graph that only keeps user objects, when the last launch has ended; as above. */
 void rg_graph_users_replace(struct rg_graph_exec *exec, struct rg_graph *holder);

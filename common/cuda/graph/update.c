@@ -176,13 +176,14 @@ static struct rg_graph *exchange_users(struct rg_graph_exec *exec, const struct 
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo *info)
 {
+    struct rg_graph_turn turn = {.exec = handle};
     struct rg_graph *holder = NULL;
     RG_TRY(rg_graph_backend_enter());
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
     memset(info, 0, sizeof *info);
     info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
-    rg_graph_exec_lock();
+    rg_graph_turn_begin(&turn);
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
     const struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
@@ -205,7 +206,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphE
         rg_graph_exec_changed(exec);
     if (holder)
         rg_graph_users_replace(exec, holder);
-    rg_graph_exec_unlock();
+    rg_graph_turn_end(&turn);
     return result;
 }
 
@@ -259,6 +260,7 @@ static bool change_allowed(const struct rg_graph_work *from, const struct rg_gra
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node_handle, CUgraphNodeParams *params)
 {
+    struct rg_graph_turn turn = {.exec = handle};
     struct rg_graph_work *work;
     CUgraphExecUpdateResultInfo info = {0};
     RG_TRY(rg_graph_backend_enter());
@@ -268,7 +270,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node_handle, C
         params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
         return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_graph_work_new(params, NULL, &work));
-    rg_graph_exec_lock();
+    rg_graph_turn_begin(&turn);
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_node *node = exec_node(handle, node_handle);
     if (node && work->params.type == CU_GRAPH_NODE_TYPE_KERNEL &&
@@ -291,7 +293,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node_handle, C
     pthread_mutex_unlock(&rg_graph_lock);
     if (good)
         rg_graph_exec_changed(exec);
-    rg_graph_exec_unlock();
+    rg_graph_turn_end(&turn);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -364,8 +366,9 @@ static bool can_be_disabled(const struct rg_graph_node *node)
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle, unsigned int enabled)
 {
+    struct rg_graph_turn turn = {.exec = handle};
     RG_TRY(rg_graph_backend_enter());
-    rg_graph_exec_lock();
+    rg_graph_turn_begin(&turn);
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_node *node = exec_node(handle, node_handle);
     const bool good = node && can_be_disabled(node), changes = good && node->disabled != !enabled;
@@ -375,7 +378,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle, unsi
     pthread_mutex_unlock(&rg_graph_lock);
     if (changes)
         rg_graph_exec_changed(exec);
-    rg_graph_exec_unlock();
+    rg_graph_turn_end(&turn);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
