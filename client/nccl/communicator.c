@@ -1,6 +1,6 @@
 /*
- * communicator.c - communicators, what is asked about them, and memory; and the table of NCCL's functions. See nccl.h. Calls of groups are in
- * group.c, operators in operators.c, errors in errors.c. Any thread.
+ * communicator.c - communicators and memory; and the table of NCCL's functions. See nccl.h. What is asked about communicators is in
+ * questions.c, calls of groups in group.c, operators in operators.c, errors in errors.c. Any thread.
  */
 #include "client/core/device_list.h"
 #include "client/core/home.h"
@@ -247,6 +247,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
         return rg_nccl_fail(ncclInvalidArgument, "ncclCommFinalize: the communicator has been finalised");
     const ncclResult_t result = end("ncclCommFinalize", comm, RG_NCCL_FINALIZE);
     comm->finalized = result == ncclSuccess || result == ncclInProgress;
+    if (result == ncclInProgress)
+        atomic_store(&comm->ready, false);
     return result;
 }
 
@@ -268,46 +270,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     return end_and_free("ncclCommAbort", comm, RG_NCCL_ABORT);
-}
-
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
-{
-    int state = ncclSystemError;
-    if (!comm || !error)
-        return ncclInvalidArgument;
-    if (!atomic_load(&comm->begun)) {
-        *error = rg_nccl_rendezvous(comm, false);
-        atomic_store(&comm->begun, *error == ncclSuccess);
-        return ncclSuccess;
-    }
-    const CUresult status = rg_op_rgNcclState(comm->number, &state, rg_nccl_home_of(comm->session));
-    *error = rg_nccl_answered(comm->session, "ncclCommGetAsyncError", status, state);
-    if (*error != ncclInProgress)
-        atomic_store(&comm->failed, *error);
-    return ncclSuccess;
-}
-
-static ncclResult_t tell(ncclComm_t comm, int *to, int value)
-{
-    if (!comm || !to)
-        return ncclInvalidArgument;
-    *to = value;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
-{
-    return tell(comm, count, comm ? comm->ranks : 0);
-}
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
-{
-    return tell(comm, device, comm ? comm->device : 0);
-}
-
-ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
-{
-    return tell(comm, rank, comm ? comm->rank : 0);
 }
 
 /* --- memory: registering it would only make it faster ---------------------------------------------------- */
@@ -344,8 +306,9 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window,
                                     int flags)
 {
+    const ncclResult_t ready = comm ? rg_nccl_ready("ncclCommWindowRegister", comm) : ncclSuccess;
     (void)flags;
-    return rg_nccl_register_nothing(comm, buffer, size, (void **)window);
+    return ready == ncclSuccess ? rg_nccl_register_nothing(comm, buffer, size, (void **)window) : ready;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)

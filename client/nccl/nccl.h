@@ -33,6 +33,7 @@ struct ncclComm {
     struct rg_nccl_clique *clique;
     uint64_t splits, named_by;
     atomic_bool begun;           /* the sessions of its ranks are connected to each other, if they need be */
+    atomic_bool ready;           /* it has been told to be at rest: of one that does not block */
     _Atomic ncclResult_t failed; /* as the program has been told; ncclSuccess: it has not */
     int ranks, rank;
     CUdevice device; /* as the program numbers it */
@@ -61,6 +62,8 @@ ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t ke
 ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking);
 /** Its number may be given to another one. */
 void rg_nccl_comm_free(ncclComm_t comm);
+/** ncclSuccess, or why `function` cannot use it: it has failed, or is still beginning, as NCCL has it. May ask the server. */
+ncclResult_t rg_nccl_ready(const char *function, ncclComm_t comm);
 /** Whether `op` is NCCL's, or was made for the communicator and the type. */
 bool rg_nccl_knows_operator(ncclComm_t comm, int op, ncclDataType_t type);
 

@@ -156,14 +156,21 @@ static ncclResult_t begin_one(const struct rg_nccl_library *nccl, struct begun *
                                         (int)(uint32_t)begun->beginning.rank, &config);
 }
 
-/* A split that does not block: which rank it has been given is not known before it has come to be. */
-static ncclResult_t await_split(const struct rg_nccl_library *nccl, const struct begun *begun)
+/* Until it is at rest, or has failed: how. */
+static ncclResult_t await(const struct rg_nccl_library *nccl, ncclComm_t comm)
 {
     ncclResult_t state = ncclInProgress;
     const struct timespec pause = {.tv_nsec = LOOK_NS};
-    while (nccl->ncclCommGetAsyncError(begun->parent->comm, &state) == ncclSuccess && state == ncclInProgress)
+    while (nccl->ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress)
         nanosleep(&pause, NULL);
     return state;
+}
+
+/* A split that does not block: which rank it has been given it does not say before it has come to be. */
+static ncclResult_t await_split(const struct rg_nccl_library *nccl, const struct begun *begun)
+{
+    const ncclResult_t result = await(nccl, begun->parent->comm);
+    return result == ncclSuccess && begun->comm ? await(nccl, begun->comm) : result;
 }
 
 static ncclResult_t begin_all(const struct rg_nccl_library *nccl, struct begun *all, size_t n)
@@ -174,9 +181,11 @@ static ncclResult_t begin_all(const struct rg_nccl_library *nccl, struct begun *
     const ncclResult_t ended = nccl->ncclGroupEnd();
     if (result == ncclSuccess || result == ncclInProgress)
         result = ended;
-    for (size_t i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
-        if (is_split(&all[i]) && !is_shrunk(&all[i]) && result == ncclInProgress)
-            result = await_split(nccl, &all[i]);
+    for (size_t i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++) {
+        const bool waits = is_split(&all[i]) && !config_of(&all[i]).blocking;
+        const ncclResult_t state = waits ? await_split(nccl, &all[i]) : ncclSuccess;
+        result = state == ncclSuccess ? result : state;
+    }
     rg_context_unknown();
     return result;
 }

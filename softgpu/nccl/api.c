@@ -231,27 +231,29 @@ ncclResult_t sg_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     return ncclSuccess;
 }
 
-static ncclResult_t tell(ncclComm_t comm, int *to, int value)
+static ncclResult_t tell(const char *function, ncclComm_t comm, int *to, int value)
 {
     if (!comm || !to)
         return ncclInvalidArgument;
-    *to = value;
-    return ncclSuccess;
+    const ncclResult_t usable = sg_clique_usable(comm, function);
+    if (usable == ncclSuccess)
+        *to = value;
+    return usable;
 }
 
 ncclResult_t sg_ncclCommCount(const ncclComm_t comm, int *count)
 {
-    return tell(comm, count, comm ? comm->clique->n : 0);
+    return tell("ncclCommCount", comm, count, comm ? comm->clique->n : 0);
 }
 
 ncclResult_t sg_ncclCommCuDevice(const ncclComm_t comm, int *device)
 {
-    return tell(comm, device, comm ? comm->device : 0);
+    return tell("ncclCommCuDevice", comm, device, comm ? comm->device : 0);
 }
 
 ncclResult_t sg_ncclCommUserRank(const ncclComm_t comm, int *rank)
 {
-    return tell(comm, rank, comm ? comm->rank : 0);
+    return tell("ncclCommUserRank", comm, rank, comm ? comm->rank : 0);
 }
 
 /* --- memory: any will do here ---------------------------------------------------------------------------- */
@@ -291,8 +293,9 @@ ncclResult_t sg_ncclCommDeregister(const ncclComm_t comm, void *handle)
 ncclResult_t sg_ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window,
                                        int flags)
 {
+    const ncclResult_t usable = comm ? sg_clique_usable(comm, "ncclCommWindowRegister") : ncclSuccess;
     (void)flags;
-    return rg_nccl_register_nothing(comm, buffer, size, (void **)window);
+    return usable == ncclSuccess ? rg_nccl_register_nothing(comm, buffer, size, (void **)window) : usable;
 }
 
 ncclResult_t sg_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
@@ -329,6 +332,9 @@ ncclResult_t sg_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclData
         (residence != ncclScalarDevice && residence != ncclScalarHostImmediate))
         return sg_nccl_fail(ncclInvalidArgument,
                             "ncclRedOpCreatePreMulSum: a value is missing or not one of NCCL's");
+    const ncclResult_t usable = sg_clique_usable(comm, "ncclRedOpCreatePreMulSum");
+    if (usable != ncclSuccess)
+        return usable;
     pthread_mutex_lock(&comm->clique->lock);
     struct sg_operator *operator= free_operator(comm);
     if (operator) {

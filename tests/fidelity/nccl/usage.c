@@ -101,6 +101,24 @@ static ncclResult_t sum(ncclComm_t comm, int rank)
                               streams[rank]);
 }
 
+/* What is asked of the communicator gets this answer. */
+static void ask(ncclComm_t comm, ncclResult_t wanted)
+{
+    int number = -1;
+    ncclRedOp_t op;
+    ncclWindow_t window;
+    float scalar = 2;
+    EXPECT(wanted, ncclCommCount(comm, &number));
+    printf("%d\n", number);
+    EXPECT(wanted, ncclCommUserRank(comm, &number));
+    printf("%d\n", number);
+    EXPECT(wanted, ncclCommCuDevice(comm, &number));
+    printf("%d\n", number);
+    EXPECT(wanted, ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, comm));
+    EXPECT(wanted, ncclCommWindowRegister(comm, (void *)memory[0], 4096, &window, 0));
+    EXPECT(ncclInvalidArgument, ncclCommCount(comm, NULL));
+}
+
 /* A communicator that does not block, before the other rank has come, and after. */
 static void too_early(void)
 {
@@ -115,12 +133,15 @@ static void too_early(void)
     expect(ncclInvalidArgument, "a sum before all have come", sum(comms[0], 0));
     EXPECT(ncclInvalidArgument, ncclCommSplit(comms[0], 0, 0, &part, NULL));
     EXPECT(ncclInvalidArgument, ncclCommFinalize(comms[0]));
+    ask(comms[0], ncclInvalidArgument);
     CHECK(cuCtxSetCurrent(contexts[1]));
     (void)nccl.ncclCommInitRankConfig(&comms[1], 2, id, 1, &config);
     for (int rank = 0; rank < 2; rank++)
         do
             NCCL(ncclCommGetAsyncError(comms[rank], &state));
         while (state == ncclInProgress);
+    ask(comms[0], ncclSuccess);
+    ask(comms[1], ncclSuccess);
     NCCL(ncclGroupStart());
     for (int rank = 0; rank < 2; rank++)
         expect(ncclSuccess, "a sum when they have", sum(comms[rank], rank));
