@@ -33,14 +33,25 @@ static ncclResult_t start(void)
                : rg_nccl_fail(ncclUnhandledCudaError, "there is no device (CUDA error %d)", (int)status);
 }
 
+/* A clique of that key, of the session or (NULL) of any; NULL: there is none. The lock is held. */
+static struct rg_nccl_clique *find_clique(const struct rg_session *session, const uint64_t key[16])
+{
+    struct rg_nccl_clique *clique = cliques;
+    while (clique &&
+           ((session && clique->session != session) || memcmp(clique->key, key, sizeof clique->key) != 0))
+        clique = clique->next;
+    return clique;
+}
+
 /* The clique of that key, with one rank more; NULL: out of memory. The lock is held. */
 static struct rg_nccl_clique *enter_clique(const struct rg_session *session, const uint64_t key[16])
 {
-    struct rg_nccl_clique *clique = cliques;
-    while (clique && (clique->session != session || memcmp(clique->key, key, sizeof clique->key) != 0))
-        clique = clique->next;
+    static uint64_t wholes;
+    struct rg_nccl_clique *clique = find_clique(session, key);
     if (!clique && (clique = calloc(1, sizeof *clique)) != NULL) {
+        const struct rg_nccl_clique *other = find_clique(NULL, key);
         clique->session = session;
+        clique->whole = other ? other->whole : ++wholes;
         memcpy(clique->key, key, sizeof clique->key);
         clique->next = cliques;
         cliques = clique;
@@ -252,24 +263,35 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return result;
 }
 
-static ncclResult_t end_and_free(const char *function, ncclComm_t comm, enum rg_nccl_end how)
+static ncclResult_t destroy(ncclComm_t comm)
 {
-    if (!comm)
-        return ncclSuccess;
-    const ncclResult_t result = end(function, comm, how);
+    const ncclResult_t result = end("ncclCommDestroy", comm, RG_NCCL_DESTROY);
     if (result != ncclInvalidUsage) /* then another thread is inside of a call */
         rg_nccl_comm_free(comm);
     return result;
 }
 
+void rg_nccl_comm_end(ncclComm_t comm, bool over)
+{
+    if (over)
+        rg_nccl_comm_free(comm);
+    else
+        (void)destroy(comm);
+}
+
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    return end_and_free("ncclCommDestroy", comm, RG_NCCL_DESTROY);
+    return comm && !rg_nccl_graphs_keep(comm, false) ? destroy(comm) : ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    return end_and_free("ncclCommAbort", comm, RG_NCCL_ABORT);
+    if (!comm)
+        return ncclSuccess;
+    const ncclResult_t result = end("ncclCommAbort", comm, RG_NCCL_ABORT);
+    if (result != ncclInvalidUsage && !rg_nccl_graphs_keep(comm, true))
+        rg_nccl_comm_free(comm);
+    return result;
 }
 
 /* --- memory: registering it would only make it faster ---------------------------------------------------- */

@@ -1,25 +1,23 @@
 /* group.c - groups, and the calls that they are made of. See nccl.h. */
+#include "client/core/call.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
+#include "client/core/thread.h"
 #include "client/nccl/nccl.h"
+#include "client/timeline/pace.h"
 #include "common/base/cleanup.h"
-#include "common/cuda/graph/graph.h"
 #include "common/cuda/nccl_network.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct call {
-    ncclComm_t comm;
-    struct rg_nccl_call wire;
-};
-
 static __thread struct {
     unsigned depth;
     ncclResult_t failed;
-    struct call *calls;
+    struct rg_nccl_submitted *calls;
     size_t n_calls;
+    bool captured; /* streams of some are */
     struct rg_nccl_begun *beginnings;
     size_t n_beginnings;
 } group;
@@ -57,10 +55,30 @@ static uint64_t home_of(const struct rg_session *session)
 }
 
 /*
+ * Counts what the calls put into their streams, so that nobody runs further ahead than there is room for (client/timeline/pace.h): with the
+ * software device's library some steps for each part of a buffer, of which its launches go ahead.
+ */
+static void count_steps(const struct rg_nccl_submitted *calls, size_t n)
+{
+    enum { STEPS = 8, PART = 512 << 10, PARTS_MOST = 100 };
+    struct rg_thread *thread = rg_thread_current();
+    for (size_t i = 0; i < n && thread; i++) {
+        const CUstream stream = rg_effective_stream((CUstream)(uintptr_t)calls[i].wire.stream);
+        const uint64_t parts =
+            1 + calls[i].wire.count * rg_nccl_type_size((unsigned)calls[i].wire.type) / PART;
+        CUcontext context;
+        if (cuStreamGetCtx(stream, &context) == CUDA_SUCCESS)
+            rg_pace_count(thread, stream, (uint64_t)context,
+                          STEPS * (int)(parts < PARTS_MOST ? parts : PARTS_MOST));
+    }
+}
+
+/*
  * The calls of one session, in their order. Nobody waits for them where they wait for no rank of this process: what fails then is told
  * by ncclCommGetAsyncError.
  */
-static ncclResult_t send_calls(const struct call *calls, size_t n, const struct rg_session *session)
+static ncclResult_t send_calls(const struct rg_nccl_submitted *calls, size_t n,
+                               const struct rg_session *session)
 {
     RG_CLEANUP_FREE unsigned long long *words = malloc(n * sizeof calls->wire);
     RG_CLEANUP_FREE ncclComm_t *comms = malloc(n * sizeof *comms);
@@ -82,8 +100,9 @@ static ncclResult_t send_calls(const struct call *calls, size_t n, const struct 
     return rg_nccl_answered(session, "the call", status, result);
 }
 
-static ncclResult_t run(const struct call *calls, size_t n)
+ncclResult_t rg_nccl_run(const struct rg_nccl_submitted *calls, size_t n)
 {
+    count_steps(calls, n);
     for (unsigned i = 0; i < rg_n_sessions; i++) {
         bool any = false;
         for (size_t k = 0; k < n && !any; k++)
@@ -93,6 +112,13 @@ static ncclResult_t run(const struct call *calls, size_t n)
             return result;
     }
     return ncclSuccess;
+}
+
+/* The calls of a group: those of captured streams become nodes, which leaves the others. */
+static ncclResult_t run(struct rg_nccl_submitted *calls, size_t n, bool captured)
+{
+    const ncclResult_t result = captured ? rg_nccl_capture(calls, &n) : ncclSuccess;
+    return result == ncclSuccess ? rg_nccl_run(calls, n) : result;
 }
 
 ncclResult_t rg_nccl_group_begin(ncclComm_t *out, ncclComm_t comm, const struct rg_nccl_beginning *wire)
@@ -155,10 +181,6 @@ static ncclResult_t check_stream(const struct parameters *call)
         return rg_nccl_fail(ncclInvalidUsage,
                             "%s: the thread's default stream is another device's; call cudaSetDevice first",
                             name);
-    if (rg_capture_takes(call->stream))
-        return rg_nccl_fail(
-            ncclInvalidUsage,
-            "%s: the stream is being captured, and NCCL's calls cannot become nodes of graphs here", name);
     return ncclSuccess;
 }
 
@@ -192,11 +214,11 @@ static ncclResult_t check(const struct parameters *call)
 
 static ncclResult_t submit(struct parameters call)
 {
-    const ncclResult_t result = check(&call);
+    ncclResult_t result = check(&call);
     if (result != ncclSuccess || !call.count)
         return rg_nccl_group_failed(result);
     const bool is_peer = call.comm->rank == call.peer;
-    const struct call one = {
+    struct rg_nccl_submitted one = {
         .comm = call.comm,
         .wire = {.kind = call.kind,
                  .comm = call.comm->number,
@@ -207,12 +229,17 @@ static ncclResult_t submit(struct parameters call)
                  .op = call.op,
                  .peer = (uint64_t)call.peer,
                  .stream = (uint64_t)(uintptr_t)call.stream}};
+    result = rg_nccl_check_capture(names[call.kind], &one, group.calls, group.n_calls, group.captured);
+    if (result != ncclSuccess)
+        return rg_nccl_group_failed(result);
     if (!group.depth)
-        return run(&one, 1);
-    struct call *kept = more((void **)&group.calls, &group.n_calls, RG_NCCL_GROUP_MAX, sizeof *kept);
+        return run(&one, 1, one.capture != 0);
+    struct rg_nccl_submitted *kept =
+        more((void **)&group.calls, &group.n_calls, RG_NCCL_GROUP_MAX, sizeof *kept);
     if (!kept)
         return rg_nccl_group_failed(ncclSystemError);
     *kept = one;
+    group.captured = group.captured || one.capture;
     return ncclSuccess;
 }
 
@@ -284,9 +311,10 @@ ncclResult_t ncclGroupEnd(void)
     if (--group.depth)
         return ncclSuccess;
     RG_CLEANUP_FREE struct rg_nccl_begun *beginnings = group.beginnings;
-    RG_CLEANUP_FREE struct call *calls = group.calls;
+    RG_CLEANUP_FREE struct rg_nccl_submitted *calls = group.calls;
     const size_t n_beginnings = group.n_beginnings, n_calls = group.n_calls;
     const ncclResult_t failed = group.failed;
+    const bool captured = group.captured;
     memset(&group, 0, sizeof group);
     if (failed != ncclSuccess) {
         rg_nccl_begin_none(beginnings, n_beginnings);
@@ -295,7 +323,7 @@ ncclResult_t ncclGroupEnd(void)
     const ncclResult_t begun = rg_nccl_begin_all(beginnings, n_beginnings);
     if (begun != ncclSuccess && begun != ncclInProgress)
         return begun;
-    const ncclResult_t ran = run(calls, n_calls); /* of communicators that have begun before */
+    const ncclResult_t ran = run(calls, n_calls, captured); /* of communicators that have begun before */
     return ran == ncclSuccess ? begun : ran;
 }
 

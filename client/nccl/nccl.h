@@ -23,6 +23,7 @@ struct rg_nccl_clique {
     struct rg_nccl_clique *next;
     const struct rg_session *session;
     uint64_t key[16]; /* the id, or what it was split from, when and with which colour */
+    uint64_t whole;   /* the number of the communicator of NCCL's, the same on all servers */
     size_t here;      /* how many there are */
     size_t named;     /* of these, by a group that is looked at */
 };
@@ -38,10 +39,14 @@ struct ncclComm {
     int ranks, rank;
     CUdevice device; /* as the program numbers it */
     bool blocking, finalized;
+    unsigned graphs; /* nodes of graphs with calls of it */
+    bool left, over; /* the program has ended it; has aborted it. These three under a lock of capture.c. */
     /* operators that the program has made: their numbers and types. Under a lock of operators.c. */
     struct rg_nccl_operator {
         int number;
         ncclDataType_t type;
+        unsigned graphs; /* calls of graphs with it */
+        bool ended;      /* by the program: it goes with the last of them */
     } * operators;
     size_t n_operators;
 };
@@ -62,10 +67,15 @@ ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t ke
 ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking);
 /** Its number may be given to another one. */
 void rg_nccl_comm_free(ncclComm_t comm);
+/** Frees what the program has left already; but for one that is `over`, its worker ends it first. */
+void rg_nccl_comm_end(ncclComm_t comm, bool over);
 /** ncclSuccess, or why `function` cannot use it: it has failed, or is still beginning, as NCCL has it. May ask the server. */
 ncclResult_t rg_nccl_ready(const char *function, ncclComm_t comm);
 /** Whether `op` is NCCL's, or was made for the communicator and the type. */
 bool rg_nccl_knows_operator(ncclComm_t comm, int op, ncclDataType_t type);
+/** A call of a graph has the operator, or has it no more. NCCL's own are let be. */
+void rg_nccl_operator_keep(ncclComm_t comm, int op);
+void rg_nccl_operator_release(ncclComm_t comm, int op);
 
 /** Notes what went wrong, a sentence; returns `result`. */
 ncclResult_t rg_nccl_fail(ncclResult_t result, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -86,6 +96,29 @@ struct rg_nccl_begun {
 ncclResult_t rg_nccl_begin_all(struct rg_nccl_begun *beginnings, size_t n);
 /** None of them is to begin. */
 void rg_nccl_begin_none(struct rg_nccl_begun *beginnings, size_t n);
+
+/** A call, as it is kept until its group ends, or its graph is launched. */
+struct rg_nccl_submitted {
+    ncclComm_t comm;
+    uint64_t capture; /* that its stream takes part in; 0: none */
+    struct rg_nccl_call wire;
+};
+
+/** Sends calls of captured streams or others, as one group. */
+ncclResult_t rg_nccl_run(const struct rg_nccl_submitted *calls, size_t n);
+/**
+ * Fills in call->capture; ncclSuccess, or why the call, of the function `name`, cannot be: its stream is captured otherwise than those of the n
+ * calls of its group that are there. `captured`: some of those are.
+ */
+ncclResult_t rg_nccl_check_capture(const char *name, struct rg_nccl_submitted *call,
+                                   const struct rg_nccl_submitted *group, size_t n, bool captured);
+/** Makes nodes of those calls whose streams are captured, one for each communicator, and takes them out: *n becomes what is left. */
+ncclResult_t rg_nccl_capture(struct rg_nccl_submitted *calls, size_t *n);
+/**
+ * Whether graphs have calls of the communicator, which its program ends: then it goes with the last of them (rg_nccl_comm_end). `over`: its
+ * worker has ended it, so that no launch can use it.
+ */
+bool rg_nccl_graphs_keep(ncclComm_t comm, bool over);
 
 /** A failure in a group makes its end fail, too; returns it. */
 ncclResult_t rg_nccl_group_failed(ncclResult_t result);

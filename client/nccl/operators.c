@@ -10,15 +10,22 @@
 static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER; /* guards the operators of all communicators; a leaf */
 
+/* Also one that graphs alone still have; NULL: there is none of that number. The lock is held. */
+static struct rg_nccl_operator *find(ncclComm_t comm, int number)
+{
+    for (size_t i = 0; i < comm->n_operators; i++)
+        if (comm->operators[i].number == number)
+            return &comm->operators[i];
+    return NULL;
+}
+
 bool rg_nccl_knows_operator(ncclComm_t comm, int op, ncclDataType_t type)
 {
     if (op >= 0 && op < ncclNumOps)
         return true;
     RG_SCOPED_LOCK(&lock);
-    for (size_t i = 0; i < comm->n_operators; i++)
-        if (comm->operators[i].number == op)
-            return comm->operators[i].type == type;
-    return false;
+    const struct rg_nccl_operator *made = find(comm, op);
+    return made && !made->ended && made->type == type;
 }
 
 static bool add_operator(ncclComm_t comm, int number, ncclDataType_t type)
@@ -28,19 +35,50 @@ static bool add_operator(ncclComm_t comm, int number, ncclDataType_t type)
     if (!more)
         return false;
     comm->operators = more;
-    more[comm->n_operators++] = (struct rg_nccl_operator){number, type};
+    more[comm->n_operators++] = (struct rg_nccl_operator){.number = number, .type = type};
     return true;
 }
 
-static bool drop_operator(ncclComm_t comm, int number)
+/* The program has no use for it any more: whether it was there. *now: nor has a graph, and it is gone. */
+static bool drop_operator(ncclComm_t comm, int number, bool *now)
 {
     RG_SCOPED_LOCK(&lock);
-    for (size_t i = 0; i < comm->n_operators; i++)
-        if (comm->operators[i].number == number) {
-            comm->operators[i] = comm->operators[--comm->n_operators];
-            return true;
-        }
-    return false;
+    struct rg_nccl_operator *made = find(comm, number);
+    if (!made || made->ended)
+        return false;
+    made->ended = true;
+    *now = !made->graphs;
+    if (*now)
+        *made = comm->operators[--comm->n_operators];
+    return true;
+}
+
+static ncclResult_t end_operator(ncclComm_t comm, int number)
+{
+    int result = ncclSystemError;
+    const CUresult status =
+        rg_op_rgNcclOperatorEnd(comm->number, number, &result, rg_nccl_home_of(comm->session));
+    return rg_nccl_answered(comm->session, "ncclRedOpDestroy", status, result);
+}
+
+void rg_nccl_operator_keep(ncclComm_t comm, int op)
+{
+    RG_SCOPED_LOCK(&lock);
+    struct rg_nccl_operator *made = find(comm, op);
+    if (made)
+        made->graphs++;
+}
+
+void rg_nccl_operator_release(ncclComm_t comm, int op)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_nccl_operator *made = find(comm, op);
+    const bool last = made && --made->graphs == 0 && made->ended;
+    if (last)
+        *made = comm->operators[--comm->n_operators];
+    pthread_mutex_unlock(&lock);
+    if (last)
+        (void)end_operator(comm, op);
 }
 
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
@@ -68,11 +106,9 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
-    if (!comm || !drop_operator(comm, (int)op))
+    bool now = false;
+    if (!comm || !drop_operator(comm, (int)op, &now))
         return rg_nccl_fail(ncclInvalidArgument, "ncclRedOpDestroy: the communicator has no operator %d",
                             (int)op);
-    int result = ncclSystemError;
-    const CUresult status =
-        rg_op_rgNcclOperatorEnd(comm->number, (int)op, &result, rg_nccl_home_of(comm->session));
-    return rg_nccl_answered(comm->session, "ncclRedOpDestroy", status, result);
+    return now ? end_operator(comm, (int)op) : ncclSuccess;
 }

@@ -34,7 +34,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
                               "ncclCommSplit: color %d: it is 0 or more, or NCCL_SPLIT_NOCOLOR", color);
     if (result != ncclSuccess)
         return rg_nccl_group_failed(result);
-    const uint64_t own[16] = {(uintptr_t)comm->clique, comm->splits++, (uint64_t)(unsigned)color};
+    const uint64_t own[16] = {comm->clique->whole, comm->splits++, (uint64_t)(unsigned)color};
     const struct rg_nccl_beginning wire = {.ranks = (uint32_t)color, .rank = (uint32_t)key};
     return begin("ncclCommSplit", comm, own, blocking, wire, out);
 }
@@ -57,7 +57,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, nccl
         result = fail("ncclCommShrink", ncclInvalidArgument, why ? why : "unknown flags");
     if (result != ncclSuccess)
         return rg_nccl_group_failed(result);
-    uint64_t own[16] = {(uintptr_t)comm->clique, UINT64_MAX};
+    uint64_t own[16] = {comm->clique->whole, UINT64_MAX};
     for (int i = 0; i < WORDS; i++)
         own[2 + i % 14] ^= wire.id[i];
     return begin("ncclCommShrink", comm, own, blocking, wire, out);

@@ -84,9 +84,10 @@ static void look(struct rg_pace *pace, const struct rg_context *context)
     }
 }
 
+/* Whether there is no room for another step, which may be somewhat longer than it should, where other things than launches end it. */
 static bool is_far_ahead(const struct rg_pace *pace)
 {
-    return pace->calls - pace->done >= (uint64_t)pace->step * RG_PACE_STEPS;
+    return pace->calls - pace->done > (uint64_t)pace->step * (RG_PACE_STEPS - 1);
 }
 
 /* Where this thread is ahead, the device shall never run dry, and have no more than it takes for that. */

@@ -66,4 +66,12 @@ static inline void rg_pace(struct rg_thread *thread, CUstream stream, uint64_t c
         rg_pace_step(pace, stream, context);
 }
 
+/** The stream, of that context, gets `n` things more to do. Any n below STEP_MOST of pace.c. */
+static inline void rg_pace_count(struct rg_thread *thread, CUstream stream, uint64_t context, int n)
+{
+    struct rg_pace *pace = rg_pace_of(thread, stream, context);
+    if (pace->stream == stream && pace->context == context)
+        pace->left -= n;
+}
+
 #endif

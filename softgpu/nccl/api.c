@@ -1,4 +1,5 @@
 /* api.c - NCCL's functions but the collective calls and groups (group.c): beginning and end of communicators, operators, questions. */
+#include "softgpu/nccl/capture.h"
 #include "softgpu/nccl/clique.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/functions.h"
@@ -215,12 +216,16 @@ ncclResult_t sg_ncclCommFinalize(ncclComm_t comm)
 
 ncclResult_t sg_ncclCommDestroy(ncclComm_t comm)
 {
-    return comm ? sg_clique_leave(comm, false) : ncclSuccess;
+    return comm && !sg_capture_keeps(comm) ? sg_clique_leave(comm, false) : ncclSuccess;
 }
 
 ncclResult_t sg_ncclCommAbort(ncclComm_t comm)
 {
-    return comm ? sg_clique_leave(comm, true) : ncclSuccess;
+    if (comm && sg_capture_keeps(comm))
+        sg_clique_abort(comm);
+    else if (comm)
+        return sg_clique_leave(comm, true);
+    return ncclSuccess;
 }
 
 ncclResult_t sg_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)

@@ -295,14 +295,18 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm)
     return result;
 }
 
+void sg_clique_abort(ncclComm_t comm)
+{
+    pthread_mutex_lock(&comm->clique->lock);
+    sg_clique_fail_locked(comm->clique, ncclRemoteError, "rank %d has aborted the communicator", comm->rank);
+    pthread_mutex_unlock(&comm->clique->lock);
+}
+
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort)
 {
     struct sg_clique *clique = comm->clique;
-    if (abort) {
-        pthread_mutex_lock(&clique->lock);
-        sg_clique_fail_locked(clique, ncclRemoteError, "rank %d has aborted the communicator", comm->rank);
-        pthread_mutex_unlock(&clique->lock);
-    }
+    if (abort)
+        sg_clique_abort(comm);
     const ncclResult_t idle = sg_clique_wait_idle(comm);
     const bool broken =
         idle == ncclUnhandledCudaError; /* steps that will never run name the communicator and its clique */

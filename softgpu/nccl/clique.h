@@ -45,6 +45,8 @@ struct ncclComm {
     CUcontext context;
     bool retained; /* the context is the device's primary one, and was retained for this communicator */
     bool blocking, ended;
+    unsigned graphs;                  /* nodes of graphs with calls of it */
+    bool left;                        /* by its program: it ends with the last of those */
     int pending;                      /* steps in streams */
     uint64_t collectives, splits;     /* begun */
     struct sg_shrinks *shrinks;       /* likewise (split.h) */
@@ -107,6 +109,8 @@ ncclResult_t sg_clique_join(const ncclUniqueId *id, int n, int rank, bool blocki
 ncclResult_t sg_clique_wait_joined(ncclComm_t comm);
 /** Waits until what comm has put into streams is done. */
 ncclResult_t sg_clique_wait_idle(ncclComm_t comm);
+/** The clique fails, as the rank has aborted it. */
+void sg_clique_abort(ncclComm_t comm);
 /** The rank leaves. With `abort`, the clique fails first; else, if it is the last member, what others are to get is sent. Frees comm. */
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort);
 /** ncclSuccess, ncclInProgress or how it failed, which becomes the last error. */

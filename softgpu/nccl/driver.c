@@ -50,6 +50,14 @@ static void load(void)
         }
         memcpy((char *)&driver + functions[i].offset, &function, sizeof function);
     }
+    CUuuid id;
+    const void *table = NULL;
+    memcpy(id.bytes, RG_CAPTURED_TABLE_ID, sizeof id.bytes);
+    if (driver.p_cuGetExportTable(&table, &id) != CUDA_SUCCESS ||
+        (driver.captured = table)->size != sizeof *driver.captured) {
+        rg_error("NCCL of the software device: %s is of another release", file);
+        return;
+    }
     loaded = driver.p_cuInit(0) == CUDA_SUCCESS;
 }
 

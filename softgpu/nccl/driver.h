@@ -7,7 +7,7 @@
 #ifndef SG_NCCL_DRIVER_H
 #define SG_NCCL_DRIVER_H
 
-#include <cuda.h>
+#include "common/cuda/graph/captured.h"
 
 /* X(name, symbol): `symbol` is what the library exports. */
 #define SG_NCCL_DRIVER(X)                                                                                    \
@@ -29,12 +29,14 @@
     X(cuLaunchHostFunc, cuLaunchHostFunc)                                                                    \
     X(cuStreamWaitValue32, cuStreamWaitValue32_v2)                                                           \
     X(cuStreamQuery, cuStreamQuery)                                                                          \
-    X(cuStreamIsCapturing, cuStreamIsCapturing)
+    X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode)                                  \
+    X(cuGetExportTable, cuGetExportTable)
 
 struct sg_nccl_driver {
 #define SG_NCCL_MEMBER(name, symbol) __typeof__(symbol) *p_##name;
     SG_NCCL_DRIVER(SG_NCCL_MEMBER)
 #undef SG_NCCL_MEMBER
+    const struct rg_captured_table *captured; /* how calls become nodes of graphs */
 };
 
 /** NULL: there is none, which was said on stderr. */

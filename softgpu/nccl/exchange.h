@@ -94,6 +94,7 @@ struct sg_nccl_call {
     int op;   /* an operator's number for those that are made */
     int peer; /* the root, or the other end */
     CUstream stream;
+    uint64_t capture;            /* that the stream takes part in (common/cuda/graph/captured.h); 0: none */
     struct sg_operator operator; /* if it is such a one: as it is now */
 };
 

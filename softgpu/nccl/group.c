@@ -2,9 +2,9 @@
 #include "softgpu/nccl/group.h"
 
 #include "common/base/cleanup.h"
+#include "softgpu/nccl/capture.h"
 #include "softgpu/nccl/deadline.h"
 #include "softgpu/nccl/driver.h"
-#include "softgpu/nccl/exchange.h"
 #include "softgpu/nccl/functions.h"
 #include "softgpu/nccl/split.h"
 #include "softgpu/nccl/steps.h"
@@ -24,6 +24,7 @@ static __thread struct {
     ncclResult_t failed;
     struct sg_nccl_call *calls;
     size_t n_calls, calls_room;
+    bool captured; /* streams of some are */
     struct beginning *beginnings;
     size_t n_beginnings, beginnings_room;
 } group;
@@ -152,10 +153,9 @@ static ncclResult_t run_single(struct sg_enqueued *parts, size_t n)
     return result;
 }
 
-static ncclResult_t run(const struct sg_nccl_call *calls, size_t n)
+static ncclResult_t run_cut(const struct sg_nccl_call *calls, size_t n)
 {
     size_t count = 0;
-    sg_deadline_watch();
     for (size_t i = 0; i < n; i++)
         count += cut(&calls[i], NULL);
     if (!count)
@@ -172,6 +172,26 @@ static ncclResult_t run(const struct sg_nccl_call *calls, size_t n)
     for (int pass = 0; pass < SG_NCCL_PASSES && result == ncclSuccess; pass++)
         result = pass_over(parts, count, pass);
     return result;
+}
+
+/* What goes on in other streams of the thread is no business of a capture that it has begun. */
+ncclResult_t sg_group_run(const struct sg_nccl_call *calls, size_t n)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (!n)
+        return ncclSuccess;
+    sg_deadline_watch();
+    (void)sg_nccl_driver()->p_cuThreadExchangeStreamCaptureMode(&mode);
+    const ncclResult_t result = run_cut(calls, n);
+    (void)sg_nccl_driver()->p_cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
+/* The calls of a group: those of captured streams become nodes, which leaves the others. */
+static ncclResult_t run(struct sg_nccl_call *calls, size_t n, bool captured)
+{
+    const ncclResult_t result = captured ? sg_capture_calls(calls, &n) : ncclSuccess;
+    return result == ncclSuccess ? sg_group_run(calls, n) : result;
 }
 
 static ncclResult_t check_operator(struct sg_nccl_call *call)
@@ -234,40 +254,21 @@ static ncclResult_t check(struct sg_nccl_call *call)
     return usable == ncclSuccess ? check_operator(call) : usable;
 }
 
-static ncclResult_t check_capture(const struct sg_nccl_call *call)
-{
-    const struct sg_nccl_driver *driver = sg_nccl_driver();
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUcontext popped;
-    if (driver->p_cuCtxPushCurrent(call->comm->context) != CUDA_SUCCESS)
-        return ncclUnhandledCudaError;
-    const CUresult status = driver->p_cuStreamIsCapturing(call->stream, &capture);
-    (void)driver->p_cuCtxPopCurrent(&popped);
-    if (status == CUDA_SUCCESS && capture == CU_STREAM_CAPTURE_STATUS_NONE)
-        return ncclSuccess;
-    return status == CUDA_SUCCESS || status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-               ? sg_nccl_fail(ncclInvalidUsage,
-                              "%s: the stream is being captured, and this library's calls cannot become "
-                              "nodes of graphs",
-                              sg_nccl_kind_name(call->kind))
-               : sg_nccl_fail(ncclUnhandledCudaError, "%s: this is no stream (CUDA error %d)",
-                              sg_nccl_kind_name(call->kind), status);
-}
-
 static ncclResult_t submit(struct sg_nccl_call call)
 {
     ncclResult_t result = check(&call);
     if (result == ncclSuccess && call.count)
-        result = check_capture(&call);
+        result = sg_capture_check(&call, group.calls, group.n_calls, group.captured);
     if (result != ncclSuccess || !call.count)
         return sg_group_failed(result);
     call.whole = call.count;
     if (!group.depth)
-        return run(&call, 1);
+        return run(&call, 1, call.capture != 0);
     struct sg_nccl_call *kept = more((void **)&group.calls, &group.n_calls, &group.calls_room, sizeof *kept);
     if (!kept)
         return sg_group_failed(sg_nccl_fail(ncclSystemError, "out of memory"));
     *kept = call;
+    group.captured = group.captured || call.capture;
     return ncclSuccess;
 }
 
@@ -344,6 +345,7 @@ ncclResult_t sg_ncclGroupEnd(void)
     RG_CLEANUP_FREE struct beginning *beginnings = group.beginnings;
     RG_CLEANUP_FREE struct sg_nccl_call *calls = group.calls;
     const size_t n_beginnings = group.n_beginnings, n_calls = group.n_calls;
+    const bool captured = group.captured;
     ncclResult_t result = group.failed;
     memset(&group, 0, sizeof group);
     for (size_t i = 0; i < n_beginnings; i++) {
@@ -353,6 +355,6 @@ ncclResult_t sg_ncclGroupEnd(void)
     }
     if (result != ncclSuccess && result != ncclInProgress)
         return result;
-    const ncclResult_t ran = run(calls, n_calls); /* of communicators that have begun before */
+    const ncclResult_t ran = run(calls, n_calls, captured); /* of communicators that have begun before */
     return ran == ncclSuccess ? result : ran;
 }

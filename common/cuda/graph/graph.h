@@ -16,7 +16,7 @@
  *   backend.h                                what the includer supplies
  *   object.c, graph.c, work….c               handles; nodes and edges; what nodes do
  *   nodes.c, parameters.c, query.c, dot.c    the calls about them
- *   capture….c                               captures
+ *   capture….c                               captures; of calls of libraries above the driver: captured.h
  *   exec.c, update.c, turn.c                 executable graphs
  *   plan.c, launch.c                         what a launch does
  *   memory.c, condition.c, user_object.c     what graphs own
@@ -26,6 +26,7 @@
 
 #include "common/base/hash_table.h"
 #include "common/cuda/graph/backend.h"
+#include "common/cuda/graph/captured.h"
 #include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
@@ -57,6 +58,7 @@ struct rg_graph_work {
     struct rg_graph **children;           /* in data */
     struct rg_graph_memory *memory;       /* allocation nodes: a reference */
     struct rg_graph_condition *condition; /* conditional nodes: a reference */
+    struct rg_captured_work *captured;    /* calls of a library, instead of what params say; owned */
     _Alignas(16) unsigned char data[];    /* what params points to */
 };
 
@@ -275,6 +277,8 @@ void rg_capture_forget_event(CUevent event);
  */
 CUstreamCaptureMode rg_capture_relax(void);
 void rg_capture_restore(CUstreamCaptureMode mode);
+/** With the lock held: no node has the work any more; rg_captured_collect ends it. */
+void rg_captured_release(struct rg_captured_work *work);
 /** With the lock held: a node goes; captures must not go on behind it. */
 bool rg_capture_needs(const struct rg_graph_node *node);
 
@@ -283,7 +287,7 @@ bool rg_capture_needs(const struct rg_graph_node *node);
 /** Makes the memory of an allocation node; without the lock. */
 CUresult rg_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params, struct rg_graph_memory **out,
                              CUdeviceptr *address);
-/** Frees what nothing refers to any more; without the lock. */
+/** Frees what nothing refers to any more, and ends captured works; without the lock. */
 void rg_graph_memory_collect(void);
 /* With the lock held. */
 void rg_graph_memory_release(struct rg_graph_memory *memory);

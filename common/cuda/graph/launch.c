@@ -80,6 +80,8 @@ static CUresult perform(struct rg_graph_plan *plan, const struct rg_graph_step *
         return rg_graph_backend_native_launch(step->native, stream);
     if (!step->work)
         return CUDA_SUCCESS;
+    if (step->work->captured)
+        return step->work->captured->run(step->work->captured, stream);
     const CUgraphNodeParams *p = &step->work->params;
     switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:

@@ -77,6 +77,7 @@ void rg_graph_memory_release(struct rg_graph_memory *m)
 
 void rg_graph_memory_collect(void)
 {
+    rg_captured_collect();
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_memory *list = orphans;
     orphans = NULL;

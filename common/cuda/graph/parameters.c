@@ -14,6 +14,8 @@ static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, C
     NODE_OR_RETURN(node, handle);
     if (node->work->params.type != type)
         return CUDA_ERROR_INVALID_VALUE;
+    if (node->work->captured)
+        return CUDA_ERROR_NOT_SUPPORTED;
     *params = node->work->params;
     return CUDA_SUCCESS;
 }
@@ -30,9 +32,9 @@ static CUresult set(CUgraphNode handle, const void *given, const CUgraphNodePara
     RG_TRY(rg_graph_work_new(params, NULL, &work));
     RG_GRAPH_LOCKED;
     struct rg_graph_node *node = rg_graph_find(handle, RG_GRAPH_KIND_NODE);
-    if (!node || node->work->params.type != params->type) {
+    if (!node || node->work->params.type != params->type || node->work->captured) {
         rg_graph_work_release(work);
-        return CUDA_ERROR_INVALID_VALUE;
+        return node && node->work->captured ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
     rg_graph_work_inherit(work, node->work);
     rg_graph_work_release(node->work);

@@ -50,6 +50,10 @@ static CUgraphExecUpdateResult allowed(const struct rg_graph_work *from, const s
 {
     const CUgraphNodeParams *a = &from->params, *b = &to->params;
     bool good = true;
+    if (from->captured || to->captured)
+        return from->captured && to->captured && from->context == to->context
+                   ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                   : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     switch (a->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         if (from->context != to->context)
@@ -207,6 +211,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphE
     if (holder)
         rg_graph_users_replace(exec, holder);
     rg_graph_turn_end(&turn);
+    rg_captured_collect();
     return result;
 }
 

@@ -69,6 +69,8 @@ void rg_graph_work_release(struct rg_graph_work *work)
         rg_graph_memory_release(work->memory);
     if (work->condition)
         rg_graph_condition_release(work->condition);
+    if (work->captured)
+        rg_captured_release(work->captured);
     free(work);
 }
 

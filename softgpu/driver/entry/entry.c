@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/cuda/export_tables.h"
+#include "common/cuda/graph/captured.h"
 #include "common/cuda/runtime_calls.h"
 #include "generated/proto/api_table.h"
 #include "proto/api/proc_address.h"
@@ -118,10 +119,21 @@ static const struct rg_export_operations export_operations = {
     .devices = export_devices,
 };
 
+/* Of the tables for the libraries beside this one, the one of that id; NULL: there is none such. */
+static const void *own_table(const CUuuid *id)
+{
+    static const struct rg_captured_table captured = {sizeof captured, rg_capture_number, rg_captured_add,
+                                                      rg_captured_collect};
+    return memcmp(id->bytes, RG_SOFT_DEVICES_ID, sizeof id->bytes) == 0     ? &sg_soft_devices
+           : memcmp(id->bytes, RG_CAPTURED_TABLE_ID, sizeof id->bytes) == 0 ? (const void *)&captured
+                                                                            : NULL;
+}
+
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
-    if (table != NULL && id != NULL && memcmp(id->bytes, RG_SOFT_DEVICES_ID, sizeof id->bytes) == 0) {
-        *table = &sg_soft_devices;
+    const void *own = table != NULL && id != NULL ? own_table(id) : NULL;
+    if (own != NULL) {
+        *table = own;
         return CUDA_SUCCESS;
     }
     rg_export_tables_init(&export_operations);

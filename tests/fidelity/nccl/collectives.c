@@ -386,11 +386,6 @@ static void wrong_use(void)
     TELL(nccl.ncclGroupStart());
     TELL(nccl.ncclAllReduce(send, receive, 1, ncclFloat32, (ncclRedOp_t)77, comms[0], streams[0]));
     TELL(nccl.ncclGroupEnd());
-    CHECK(cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
-    TELL(nccl.ncclAllReduce(send, receive, 1, ncclFloat32, ncclSum, comms[0], streams[0]));
-    CUgraph graph;
-    CHECK(cuStreamEndCapture(streams[0], &graph));
-    CHECK(cuGraphDestroy(graph));
     ncclConfig_t config = {.size = sizeof config, .magic = 1};
     TELL(nccl.ncclCommInitRankConfig(&comm, 1, other, 0, &config));
     TELL(nccl.ncclCommDestroy(NULL));

@@ -126,11 +126,16 @@ static void too_early(void)
     ncclComm_t comms[2] = {NULL, NULL}, part = NULL;
     ncclResult_t state;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    CUgraph graph;
     config.blocking = 0;
     NCCL(ncclGetUniqueId(&id));
     CHECK(cuCtxSetCurrent(contexts[0]));
     EXPECT(ncclInProgress, ncclCommInitRankConfig(&comms[0], 2, id, 0, &config));
     expect(ncclInvalidArgument, "a sum before all have come", sum(comms[0], 0));
+    CHECK(cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+    expect(ncclInvalidArgument, "a captured sum before all have come", sum(comms[0], 0));
+    CHECK(cuStreamEndCapture(streams[0], &graph));
+    CHECK(cuGraphDestroy(graph));
     EXPECT(ncclInvalidArgument, ncclCommSplit(comms[0], 0, 0, &part, NULL));
     EXPECT(ncclInvalidArgument, ncclCommFinalize(comms[0]));
     ask(comms[0], ncclInvalidArgument);

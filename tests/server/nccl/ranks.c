@@ -175,6 +175,43 @@ static void every_operation(void)
     show("around", COUNT * 4);
 }
 
+/* What ranks have goes around, and a sum of it: in a graph that is launched again and again, and beside it. */
+static void captured(void)
+{
+    CUgraphExec execs[HERE_MAX];
+    for (int i = 0; i < here; i++) {
+        void *buffers[] = {(void *)(uintptr_t)sends[i], (void *)(uintptr_t)receives[i]};
+        const int next = (first + i + 1) % ranks, before = (first + i + ranks - 1) % ranks;
+        CUgraph graph;
+        CHECK(cuCtxSetCurrent(contexts[i]));
+        CHECK(cuStreamBeginCapture_v2(streams[i], CU_STREAM_CAPTURE_MODE_GLOBAL));
+        for (int way = 0; way < 2; way++) {
+            NCCL(ncclGroupStart());
+            NCCL(ncclSend(buffers[way], COUNT, ncclFloat32, next, comms[i], streams[i]));
+            NCCL(ncclRecv(buffers[!way], COUNT, ncclFloat32, before, comms[i], streams[i]));
+            NCCL(ncclGroupEnd());
+            if (way == 0)
+                NCCL(
+                    ncclReduce(buffers[0], buffers[1], COUNT, ncclFloat32, ncclSum, 0, comms[i], streams[i]));
+        }
+        CHECK(cuStreamEndCapture(streams[i], &graph));
+        CHECK(cuGraphInstantiateWithFlags(&execs[i], graph, 0));
+        CHECK(cuGraphDestroy(graph));
+    }
+    for (int turn = 0; turn < 20; turn++) {
+        for (int i = 0; i < here; i++) {
+            CHECK(cuCtxSetCurrent(contexts[i]));
+            CHECK(cuGraphLaunch(execs[i], streams[i]));
+        }
+        if (turn % 5 == 4)
+            EACH("sum beside graphs", COUNT * 4,
+                 nccl.ncclAllReduce((void *)(uintptr_t)sends[i], (void *)(uintptr_t)receives[i], COUNT,
+                                    ncclFloat32, ncclSum, comms[i], streams[i]));
+    }
+    for (int i = 0; i < here; i++)
+        CHECK(cuGraphExecDestroy(execs[i]));
+}
+
 static void split(void)
 {
     ncclComm_t parts[HERE_MAX];
@@ -376,6 +413,8 @@ int main(int argc, char **argv)
         split();
     } else if (strcmp(what, "small") == 0) {
         sums(1);
+    } else if (strcmp(what, "captured") == 0) {
+        captured();
     } else if (strcmp(what, "large") == 0) {
         sums(LARGE);
     } else if (strcmp(what, "fails") == 0) {

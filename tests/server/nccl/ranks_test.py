@@ -69,10 +69,10 @@ class Ranks(unittest.TestCase):
         return [self.stack.enter_context(Server(build, tcp=tcp, arguments=arguments, environment=dict(DEVICES, **(environment or {}))))
                 for _ in range(n)]
 
-    def direct(self, ranks):
+    def direct(self, ranks, case="all"):
         """What the ranks get in one process, directly on the software device."""
         job = Job(self.stack)
-        result = build.run_direct(job.command(ranks, 0, ranks, "all"), environment=DEVICES)
+        result = build.run_direct(job.command(ranks, 0, ranks, case), environment=DEVICES)
         self.assertEqual(result.status, 0, result.report())
         return sorted(result.output.splitlines())
 
@@ -109,6 +109,13 @@ class Ranks(unittest.TestCase):
             for result in Job(self.stack, "random_collectives").run(places, count, case=str(seed + 100)):
                 self.assertEqual(result.status, 0, result.report())
                 self.assertIn(" 0 wrong\n", result.output)
+
+    def test_graphs(self):
+        """Captured calls, in one process, in several, and on two servers."""
+        one, other = (server.address for server in self.servers(2))
+        lines = self.direct(4, "captured")
+        for places, count in (([one], 4), ([one] * 4, 1), ([one, other], 2), ([one, one, other, other], 1)):
+            self.check(Job(self.stack).run(places, count=count, case="captured"), lines)
 
     def test_every_process_has_all_servers(self):
         """As below one `remote-gpu run -n 4 --spread`: each process sees all GPUs, and uses one."""

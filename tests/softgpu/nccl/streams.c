@@ -188,15 +188,27 @@ static CUresult CUDAAPI query(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult CUDAAPI is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+static CUresult CUDAAPI exchange_mode(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    return CUDA_SUCCESS;
+}
+
+static CUresult captures_nothing(CUstream stream, uint64_t *number)
 {
     (void)stream;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *number = 0;
     return CUDA_SUCCESS;
+}
+
+static void collects_nothing(void)
+{
 }
 
 const struct sg_nccl_driver *sg_nccl_driver(void)
 {
+    static const struct rg_captured_table captured = {
+        .size = sizeof captured, .number = captures_nothing, .collect = collects_nothing};
     static const struct sg_nccl_driver driver = {
         .p_cuInit = init,
         .p_cuDeviceGet = device_get,
@@ -216,7 +228,8 @@ const struct sg_nccl_driver *sg_nccl_driver(void)
         .p_cuLaunchHostFunc = launch,
         .p_cuStreamWaitValue32 = wait_value,
         .p_cuStreamQuery = query,
-        .p_cuStreamIsCapturing = is_capturing,
+        .p_cuThreadExchangeStreamCaptureMode = exchange_mode,
+        .captured = &captured,
     };
     return &driver;
 }
