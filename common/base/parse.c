@@ -133,8 +133,8 @@ enum rg_status rg_parse_size(const char *text, uint64_t *out, char *why, size_t 
 
 enum rg_status rg_parse_duration(const char *text, uint64_t *out_ns, char *why, size_t why_size)
 {
-    return parse_quantity(text, UNITS(duration_units), false, "a duration (like 2ms or 50us)", out_ns, why,
-                          why_size);
+    return parse_quantity(text, UNITS(duration_units), false, "a duration (like 10min, 2ms or 50us)", out_ns,
+                          why, why_size);
 }
 
 enum rg_status rg_parse_bandwidth(const char *text, uint64_t *out_bytes_per_second, char *why,

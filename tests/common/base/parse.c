@@ -82,7 +82,7 @@ Test(parse, durations)
     };
     static const char *const bad[] = {"2", "2M", "ms", "2 ms", "2MS", "-2ms", "2ms/s"};
     expect_good(rg_parse_duration, TABLE(good));
-    expect_bad(rg_parse_duration, TABLE(bad), "a duration (like 2ms or 50us)");
+    expect_bad(rg_parse_duration, TABLE(bad), "a duration (like 10min, 2ms or 50us)");
 }
 
 Test(parse, bandwidths)

@@ -31,7 +31,7 @@ Test(filter, bad_chains)
         {"delay;;fault", "there is no filter ''"},
         {"delay:oneway", "filter delay: 'oneway' is not an option (like key=value)"},
         {"delay:oneway=", "filter delay: 'oneway=' is not an option (like key=value)"},
-        {"delay:oneway=2", "filter delay: '2' is not a duration (like 2ms or 50us)"},
+        {"delay:oneway=2", "filter delay: '2' is not a duration (like 10min, 2ms or 50us)"},
         {"delay:oneway=2h", "filter delay: oneway is more than a minute"},
         {"delay:twoway=2ms", "filter delay: there is no option 'twoway' (oneway, bandwidth, flow)"},
         {"fault:send_lost_at=x", "filter fault: 'x' is not an integer"},
