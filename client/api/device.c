@@ -56,8 +56,6 @@ static const CUdevice_attribute absent[] = {
     CU_DEVICE_ATTRIBUTE_NUMA_CONFIG,
     CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-    CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
-    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED,
@@ -106,6 +104,9 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     attributes->values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] =
         shared; /* both made here: client/managed/managed.h */
     attributes->values[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = shared;
+    attributes->values[CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED] =
+        shared; /* common/cuda/host_pools/ */
+    attributes->values[CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED] = shared;
     pthread_mutex_lock(&lock);
     if (!known[device])
         known[device] = attributes;

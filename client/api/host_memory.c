@@ -1,4 +1,5 @@
 /* host_memory.c - page-locked host memory: allocated, or registered by the application. */
+#include "client/api/memory.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
@@ -10,6 +11,7 @@
 #include "common/base/addresses.h"
 #include "common/base/maps.h"
 #include "common/cuda/graph/graph.h"
+#include "common/cuda/host_pools/host_pools.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -85,6 +87,27 @@ CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
     return host_allocate(pp, bytesize, 0);
 }
 
+/* Memory of cuMemHostAlloc ends, of which no kernel that is queued makes use. */
+static void give_back(struct rg_range *range)
+{
+    void *memory = (void *)(uintptr_t)range->start;
+    (void)rg_pinned_wait(range);
+    rg_pinned_unmap(range->start);
+    if (rg_pinned_remove(range))
+        munmap(memory, whole_pages(range->size));
+}
+
+void rg_host_pool_backend_release(CUdeviceptr address, bool managed)
+{
+    struct rg_range range;
+    CUresult status;
+    if (managed && rg_map_remove(address, 1u << RG_RANGE_MANAGED, NULL))
+        (void)rg_managed_free(address, &status);
+    else if (!managed && rg_map_find(address, &range) && range.kind == RG_RANGE_HOST &&
+             range.start == address)
+        give_back(&range);
+}
+
 CUresult cuMemFreeHost(void *p)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
@@ -92,16 +115,14 @@ CUresult cuMemFreeHost(void *p)
     if (status != CUDA_SUCCESS || !p)
         return status;
     struct rg_range range;
-    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p)
+    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p ||
+        rg_host_pool_at((CUdeviceptr)p))
         return CUDA_ERROR_INVALID_VALUE;
     if (range.mapped || rg_transfers_may_write_host() || rg_transfers_meet(range.start, range.size))
         status = cuCtxSynchronize(); /* what is queued may still use the memory, or write to it */
     if (status != CUDA_SUCCESS && !rg_map_find((uint64_t)p, &range))
         return status;
-    (void)rg_pinned_wait(&range);
-    rg_pinned_unmap(range.start);
-    if (rg_pinned_remove(&range))
-        munmap(p, whole_pages(range.size));
+    give_back(&range);
     return CUDA_SUCCESS;
 }
 

@@ -23,6 +23,7 @@
 #include "client/transfer/transfer.h"
 #include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
+#include "common/cuda/host_pools/host_pools.h"
 #include "generated/client/operations.h"
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -193,7 +194,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         status = rg_capture_unsafe(); /* also of nothing */
     if (status != CUDA_SUCCESS || !dptr)
         return status;
-    if (rg_graph_memory_takes_free(dptr, &status))
+    if (rg_graph_memory_takes_free(dptr, &status) || rg_host_pool_takes_free(dptr, NULL, &status))
         return status;
     if (rg_transfers_may_write_host()) /* this waits for the device, and programs read then what it brings */
         (void)rg_timeline_wait_context(NULL);
@@ -257,9 +258,18 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
     return status != CUDA_SUCCESS ? status : allocate_async(dptr, bytesize, NULL, hStream);
 }
 
+static CUresult allocate_of_host(CUdeviceptr *dptr, size_t size, CUmemoryPool pool, CUstream stream)
+{
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE));
+    return rg_capture_takes(stream) ? rg_capture_refuse(stream) /* graphs have memory of devices alone */
+                                    : rg_host_pool_allocate(dptr, size, pool, stream);
+}
+
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    if (rg_host_pool_is(pool))
+        return allocate_of_host(dptr, bytesize, pool, hStream);
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     return allocate_async(dptr, bytesize, pool, hStream);
@@ -273,7 +283,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return status;
     if (rg_capture_takes(hStream))
         return rg_capture_free(dptr, hStream);
-    if (rg_graph_memory_takes_free(dptr, &status))
+    if (rg_graph_memory_takes_free(dptr, &status) || rg_host_pool_takes_free(dptr, &hStream, &status))
         return status;
     const uint64_t owner = rg_home_of_address(dptr);
     struct rg_range range;

@@ -14,6 +14,7 @@
 #include "client/core/thread.h"
 #include "client/prealloc/prealloc.h"
 #include "common/base/limits.h"
+#include "common/cuda/host_pools/host_pools.h"
 #include "generated/client/operations.h"
 
 #include <stdatomic.h>
@@ -79,6 +80,9 @@ static CUresult check_pool(CUmemoryPool pool)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
+    RG_TRY(rg_call_allowed(0));
+    if (rg_host_pool_is(pool))
+        return rg_host_pool_destroy(pool);
     RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(pool);
     CUresult status = rg_op_cuMemPoolDestroy(pool);
@@ -91,6 +95,9 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
+    RG_TRY(rg_call_allowed(0));
+    if (rg_host_pool_is(pool))
+        return rg_host_pool_trim(pool, minBytesToKeep);
     RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(pool);
     return rg_op_cuMemPoolTrimTo(pool, minBytesToKeep);
@@ -114,6 +121,8 @@ static bool attribute_is_wide(CUmemPool_attribute attribute)
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
+    if (rg_host_pool_is(pool))
+        return rg_host_pool_set_attribute(pool, attr, value);
     if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     rg_prealloc_give_back_pool(pool); /* what is ready is not in use */
@@ -124,6 +133,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
+    if (rg_host_pool_is(pool))
+        return rg_host_pool_get_attribute(pool, attr, value);
     if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     unsigned long long number = 0;
@@ -136,24 +147,38 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     return CUDA_SUCCESS;
 }
 
-/* --- pools by location: those of devices are all there are ----------------------------------------------------- */
-
-static bool is_host(const CUmemLocation *location)
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-    return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-           location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    RG_TRY(rg_call_allowed(0));
+    if (rg_host_pool_is(pool))
+        return rg_host_pool_set_access(pool, map, count);
+    RG_TRY(check_pool(pool));
+    return !map && count ? CUDA_ERROR_INVALID_VALUE : rg_op_cuMemPoolSetAccess(pool, map, count);
 }
 
-/* The worker refuses these, too, but the program is told here. */
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+{
+    RG_TRY(rg_call_allowed(0));
+    if (!flags || !location)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_host_pool_is(memPool))
+        return rg_host_pool_get_access(flags, memPool, location);
+    RG_TRY(check_pool(memPool));
+    return rg_op_cuMemPoolGetAccess(flags, memPool, location);
+}
+
+/* --- pools by location: those of devices are the server's, the others are made here (host_pools.h) -------------- */
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     RG_TRY(rg_call_allowed(0));
     if (!pool || !poolProps)
         return CUDA_ERROR_INVALID_VALUE;
-    if (poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
-        return rg_unsupported("a pool of managed memory");
-    if (poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && is_host(&poolProps->location))
-        return rg_unsupported("a pool of host memory");
+    if (rg_host_pools_have(&poolProps->location, poolProps->allocType))
+        return rg_host_pool_create(pool, poolProps);
+    if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
     CUmemoryPool made = (CUmemoryPool)rg_handle_create(RG_KIND_POOL);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -165,34 +190,36 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     return status;
 }
 
-static CUresult pool_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
+/* Whether the call is allowed and names what it must; that of a device's pool, also a device. */
+static CUresult check_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
 {
     RG_TRY(rg_call_allowed(0));
-    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return rg_unsupported("a pool of managed memory");
-    if (!location)
+    if (!out || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return rg_unsupported("a pool of host memory");
-    if (!rg_device(location->id))
-        return CUDA_ERROR_INVALID_DEVICE;
-    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (rg_host_pools_have(location, type))
+        return CUDA_SUCCESS;
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return rg_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
-    CUresult status = pool_location(pool_out, location, type);
-    return status == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : status;
+    RG_TRY(check_location(pool_out, location, type));
+    return rg_host_pools_have(location, type) ? rg_host_pool_of_location(pool_out, location, type, false)
+                                              : cuDeviceGetDefaultMemPool(pool_out, location->id);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-    CUresult status = pool_location(pool, location, type);
-    return status == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : status;
+    RG_TRY(check_location(pool, location, type));
+    return rg_host_pools_have(location, type) ? rg_host_pool_of_location(pool, location, type, true)
+                                              : cuDeviceGetMemPool(pool, location->id);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
-    CUresult status = pool_location(pool, location, type);
-    return status == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : status;
+    RG_TRY(check_location(pool, location, type));
+    return rg_host_pools_have(location, type) ? rg_host_pool_set_current(location, type, pool)
+                                              : cuDeviceSetMemPool(location->id, pool);
 }

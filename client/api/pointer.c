@@ -7,6 +7,7 @@
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
+#include "common/cuda/host_pools/host_pools.h"
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
@@ -71,9 +72,9 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         return CUDA_SUCCESS;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = range->kind == RG_RANGE_POOL ? NULL
-                             : range->opened_in           ? (CUcontext)range->opened_in
-                                                          : (CUcontext)range->context;
+        *(CUcontext *)data = range->kind == RG_RANGE_POOL || rg_host_pool_at(range->start) ? NULL
+                             : range->opened_in ? (CUcontext)range->opened_in
+                                                : (CUcontext)range->context;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = rg_range_pinned(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -107,7 +108,7 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return access_flags(range, pointer, data);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = (CUmemoryPool)range->pool;
+        *(CUmemoryPool *)data = range->pool ? (CUmemoryPool)range->pool : rg_host_pool_at(range->start);
         return range->kind == RG_RANGE_POOL && !range->pool ? cuDeviceGetDefaultMemPool(data, range->device)
                                                             : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:

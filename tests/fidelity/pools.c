@@ -168,22 +168,6 @@ static void outlives_its_context(CUmemoryPool pool)
     say("freed", pool);
 }
 
-/* Managed memory and the host's come in no pools. */
-static void of_other_memory(void)
-{
-    static const CUmemPoolProps others[] = {
-        {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-        {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-        {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = {CU_MEM_LOCATION_TYPE_NONE, 0}},
-        {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_HOST, 0}},
-        {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}},
-    };
-    CUmemoryPool pool;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        printf("a pool of type %d at location %d: %d\n", (int)others[i].allocType,
-               (int)others[i].location.type, (int)cuMemPoolCreate(&pool, &others[i]));
-}
-
 int main(void)
 {
     CUdevice device;
@@ -209,7 +193,6 @@ int main(void)
     CHECK(cuCtxSynchronize());
     say("the default pool, none", standard);
     of_no_pool();
-    of_other_memory();
     CHECK(cuMemPoolDestroy(pool));
     CHECK(cuMemGetInfo_v2(&total, &total));
     return 0;

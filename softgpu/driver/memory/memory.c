@@ -7,6 +7,7 @@
 
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
+#include "common/cuda/host_pools/host_pools.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
@@ -82,7 +83,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     if (address == 0)
         return CUDA_SUCCESS;
     CUresult result;
-    if (rg_graph_memory_takes_free(address, &result))
+    if (rg_graph_memory_takes_free(address, &result) || rg_host_pool_takes_free(address, NULL, &result))
         return result;
     if (!sg_range_find(address, &range) || range.base != address || range.freeing ||
         (range.kind != SG_RANGE_DEVICE && range.kind != SG_RANGE_ASYNC && range.kind != SG_RANGE_MANAGED))
@@ -143,7 +144,7 @@ CUresult cuMemFreeHost(void *address)
     if (address == NULL)
         return CUDA_SUCCESS;
     if (!sg_range_find((uintptr_t)address, &range) || range.base != (uintptr_t)address ||
-        range.kind != SG_RANGE_HOST)
+        range.kind != SG_RANGE_HOST || rg_host_pool_at((uintptr_t)address) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     wait_before_free(&range, context);
     return sg_range_host_free(address, SG_RANGE_HOST);
@@ -225,6 +226,14 @@ static int access_flags(const struct sg_range *range)
     return context == NULL ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE : range->access[context->device->ordinal];
 }
 
+/* The pool that memory is of; NULL: of none. */
+static CUmemoryPool pool_of(const struct sg_range *range)
+{
+    if (range == NULL)
+        return NULL;
+    return range->pool != NULL ? (CUmemoryPool)(void *)range->pool : rg_host_pool_at(range->base);
+}
+
 /* Writes one that is true or false, for which callers give an int. False: it is no such attribute. */
 static bool pointer_flag(void *out, CUpointer_attribute attribute, const struct sg_range *range)
 {
@@ -262,7 +271,8 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
         return CUDA_SUCCESS;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)out = range != NULL && range->pool == NULL ? sg_context_handle(range->context) : NULL;
+        *(CUcontext *)out =
+            range != NULL && pool_of(range) == NULL ? sg_context_handle(range->context) : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)out = range == NULL ? 0 : host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -296,7 +306,7 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
         *(int *)out = range != NULL ? access_flags(range) : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)out = range != NULL ? (CUmemoryPool)(void *)range->pool : NULL;
+        *(CUmemoryPool *)out = pool_of(range);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         return CUDA_ERROR_NOT_SUPPORTED;

@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "common/cuda/graph/graph.h"
+#include "common/cuda/host_pools/host_pools.h"
 #include "common/sync/scoped_lock.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -237,10 +239,16 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool handle, CUstream stream_handle)
 {
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream_handle);
     SG_REF(struct sg_stream) stream = NULL;
     RG_TRY(sg_stream_get(stream_handle, &stream));
+    const bool of_host = rg_host_pool_is(handle);
     if (rg_capture_takes(stream_handle))
-        return rg_capture_allocate(out, size, stream->object.context->device->ordinal, stream_handle);
+        return of_host
+                   ? rg_capture_refuse(stream_handle) /* graphs have memory of devices alone */
+                   : rg_capture_allocate(out, size, stream->object.context->device->ordinal, stream_handle);
+    if (of_host)
+        return rg_host_pool_allocate(out, size, handle, stream_handle);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || pool->imported) /* what another process makes is all there is in it */
         return CUDA_ERROR_INVALID_VALUE;
@@ -266,6 +274,7 @@ static void run_free(struct sg_task *task)
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, handle);
     SG_REF(struct sg_stream) stream = NULL;
     RG_TRY(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
@@ -273,7 +282,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     if (address == 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result;
-    if (rg_graph_memory_takes_free(address, &result))
+    if (rg_graph_memory_takes_free(address, &result) || rg_host_pool_takes_free(address, &handle, &result))
         return result;
     struct sg_task *task = sg_task_new(sizeof(struct queued_free), run_free, NULL);
     if (task == NULL)

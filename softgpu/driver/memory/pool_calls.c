@@ -3,17 +3,15 @@
  *
  * Locks: the state's for which pool is a device's current one, a pool's own for what is set.
  */
+#include "common/cuda/host_pools/host_pools.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/memory/pool.h"
-
-static const char MANAGED[] = "a pool of managed memory";
+#include "softgpu/driver/range/range.h"
 
 static CUresult location_device(const CUmemLocation *location, struct sg_device **device)
 {
-    if (location == NULL)
+    if (location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return sg_unsupported("a pool of host memory");
     *device = sg_device(location->id);
     return *device != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -24,8 +22,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
     RG_TRY(sg_enter());
     if (out == NULL || properties == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
-        return sg_unsupported(MANAGED);
+    if (rg_host_pools_have(&properties->location, properties->allocType))
+        return rg_host_pool_create(out, properties);
     if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     const bool to_share = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -48,6 +46,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
     RG_TRY(sg_enter());
+    if (rg_host_pool_is(handle))
+        return rg_host_pool_destroy(handle);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || pool == pool->device->default_pool)
         return CUDA_ERROR_INVALID_VALUE;
@@ -103,8 +103,12 @@ static CUresult location_pool(CUmemoryPool *out, const CUmemLocation *location, 
 {
     struct sg_device *device;
     RG_TRY(sg_enter());
+    if (out == NULL || location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_host_pools_have(location, type))
+        return rg_host_pool_of_location(out, location, type, current);
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return sg_unsupported(MANAGED);
+        return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(location_device(location, &device));
     return device_pool(out, device->ordinal, current);
 }
@@ -123,8 +127,12 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 {
     struct sg_device *device;
     RG_TRY(sg_enter());
+    if (location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_host_pools_have(location, type))
+        return rg_host_pool_set_current(location, type, pool);
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return sg_unsupported(MANAGED);
+        return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(location_device(location, &device));
     return cuDeviceSetMemPool(device->ordinal, pool);
 }
@@ -132,6 +140,8 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
     RG_TRY(sg_enter());
+    if (rg_host_pool_is(handle))
+        return rg_host_pool_trim(handle, keep);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -142,6 +152,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
     RG_TRY(sg_enter());
+    if (rg_host_pool_is(handle))
+        return rg_host_pool_get_attribute(handle, attribute, value);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -176,6 +188,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
     RG_TRY(sg_enter());
+    if (rg_host_pool_is(handle))
+        return rg_host_pool_set_attribute(handle, attribute, value);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -207,6 +221,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
     RG_TRY(sg_enter());
+    if (rg_host_pool_is(handle))
+        return rg_host_pool_set_access(handle, map, count);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || (map == NULL && count > 0))
         return CUDA_ERROR_INVALID_VALUE;
@@ -229,6 +245,8 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
 {
     struct sg_device *device;
     RG_TRY(sg_enter());
+    if (rg_host_pool_is(handle))
+        return rg_host_pool_get_access(flags, handle, location);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -236,4 +254,12 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
     RG_SCOPED_LOCK(&pool->lock);
     *flags = (CUmemAccess_flags)pool->peer_access[device->ordinal];
     return CUDA_SUCCESS;
+}
+
+void rg_host_pool_backend_release(CUdeviceptr address, bool managed)
+{
+    if (managed)
+        (void)sg_range_free(address, SG_RANGE_MANAGED);
+    else
+        (void)sg_range_host_free((void *)(uintptr_t)address, SG_RANGE_HOST);
 }
