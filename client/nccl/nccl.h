@@ -104,7 +104,7 @@ struct rg_nccl_submitted {
     struct rg_nccl_call wire;
 };
 
-/** Sends calls of captured streams or others, as one group. */
+/** Sends calls, of streams that are not being captured, as one group. */
 ncclResult_t rg_nccl_run(const struct rg_nccl_submitted *calls, size_t n);
 /**
  * Fills in call->capture; ncclSuccess, or why the call, of the function `name`, cannot be: its stream is captured otherwise than those of the n

@@ -4,6 +4,8 @@
  */
 #include "tests/fidelity/nccl/captured_parts.h"
 
+#include "tests/node_params.h"
+
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -77,6 +79,81 @@ static void between(void)
     }
     printf("with graphs and without: %d elements differ\n", differ);
     wrong += differ;
+    end_all(execs, 2);
+}
+
+/* Launches in other streams than the captured ones: the default streams, and one that was created. */
+static void elsewhere(void)
+{
+    CUgraphExec execs[2];
+    int differ = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        CUgraph graph = capture_sum(rank, receives[rank]);
+        CHECK(cuGraphInstantiateWithFlags(&execs[rank], graph, 0));
+        CHECK(cuGraphDestroy(graph));
+    }
+    for (unsigned turn = 0; turn < 9; turn++) {
+        for (int rank = 0; rank < 2; rank++) {
+            const CUstream into[] = {NULL, CU_STREAM_PER_THREAD, others[rank]};
+            upload(rank, turn, COUNT);
+            CHECK(cuStreamSynchronize(streams[rank]));
+            CHECK(cuGraphLaunch(execs[rank], into[turn % 3]));
+        }
+        for (int rank = 0; rank < 2; rank++) {
+            enter(rank);
+            CHECK(cuCtxSynchronize());
+            differ += differing(rank, turn, COUNT, plain_sum);
+        }
+    }
+    printf("in other streams: %d elements differ\n", differ);
+    wrong += differ;
+    end_all(execs, 2);
+}
+
+static uint32_t sum_of_sums(int rank, unsigned turn, unsigned i)
+{
+    return i < COUNT / 2 ? 2 * plain_sum(rank, turn, i) : plain_sum(rank, turn, i);
+}
+
+/* A node whose body is done, and doubles the first half of what the rank gives. */
+static CUgraphNode add_condition(int rank, CUgraph graph, CUgraph *body)
+{
+    CUgraphNode node, inner;
+    CUgraphConditionalHandle handle;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    unsigned n = COUNT / 2, factor = 2, more = 0;
+    void *parameters[] = {&sends[rank], &n, &factor, &more};
+    CHECK(cuGraphConditionalHandleCreate(&handle, graph, contexts[rank], 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    params.conditional.handle = handle;
+    params.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    params.conditional.size = 1;
+    params.conditional.ctx = contexts[rank];
+    CHECK(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
+    CUDA_KERNEL_NODE_PARAMS kernel = one_block(change[rank], COUNT / 2, parameters);
+    *body = params.conditional.phGraph_out[0];
+    CHECK(cuGraphAddKernelNode_v2(&inner, *body, NULL, 0, &kernel));
+    return node;
+}
+
+/* Behind a conditional node, which the server runs as a part of a graph of its own. */
+static void behind_a_condition(void)
+{
+    CUgraphExec execs[2];
+    for (int rank = 0; rank < 2; rank++) {
+        CUgraph graph, body;
+        CUgraphNode before;
+        enter(rank);
+        CHECK(cuGraphCreate(&graph, 0));
+        before = add_condition(rank, graph, &body);
+        CHECK(cuStreamBeginCaptureToGraph(streams[rank], graph, &before, NULL, 1,
+                                          CU_STREAM_CAPTURE_MODE_GLOBAL));
+        NCCL(ncclAllReduce(pointer(sends[rank]), pointer(receives[rank]), COUNT, ncclUint32, ncclSum,
+                           comms[rank], streams[rank]));
+        CHECK(cuStreamEndCapture(streams[rank], &graph));
+        CHECK(cuGraphInstantiateWithFlags(&execs[rank], graph, 0));
+        CHECK(cuGraphDestroy(graph));
+    }
+    run("behind a condition", TURNS, execs, 2, COUNT, sum_of_sums);
     end_all(execs, 2);
 }
 
@@ -156,20 +233,11 @@ static ncclResult_t call(int rank, CUstream stream)
 /* Bodies of conditional nodes have what the device does alone. */
 static void in_a_body(void)
 {
-    CUgraph graph, none;
-    CUgraphNode node;
-    CUgraphConditionalHandle handle;
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CUgraph graph, body, none;
     enter(0);
     CHECK(cuGraphCreate(&graph, 0));
-    CHECK(cuGraphConditionalHandleCreate(&handle, graph, contexts[0], 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
-    params.conditional.handle = handle;
-    params.conditional.type = CU_GRAPH_COND_TYPE_IF;
-    params.conditional.size = 1;
-    params.conditional.ctx = contexts[0];
-    CHECK(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
-    CHECK(cuStreamBeginCaptureToGraph(streams[0], params.conditional.phGraph_out[0], NULL, NULL, 0,
-                                      CU_STREAM_CAPTURE_MODE_GLOBAL));
+    (void)add_condition(0, graph, &body);
+    CHECK(cuStreamBeginCaptureToGraph(streams[0], body, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL));
     EXPECT(ncclInvalidUsage, call(0, streams[0]));
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(streams[0], &none));
     CHECK(cuGraphDestroy(graph));
@@ -220,6 +288,8 @@ int main(void)
     prepare();
     copies();
     between();
+    elsewhere();
+    behind_a_condition();
     ends();
     threads();
     misuse();
