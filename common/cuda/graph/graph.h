@@ -201,6 +201,7 @@ struct rg_graph_turn {
     CUgraphExec exec; /* need not be one */
     bool launches;
     unsigned long long stream; /* cuStreamGetId, of launches */
+    int cancelled;             /* whether the thread could be before */
 };
 /** Waits until nobody has the graph, or the stream. *turn stays valid until the end. Before rg_graph_lock; any thread. */
 void rg_graph_turn_begin(struct rg_graph_turn *turn);

@@ -3,7 +3,9 @@
  *
  * A launch may take as long as it likes: where its stream holds no more, it waits for the device, and the device perhaps for another
  * thread's launch. So a turn keeps out nobody but who wants the same graph or the same stream. Turns are few at any time: a list.
+ * Nobody is cancelled in a turn, or while he waits for one: it would never end.
  */
+#include "common/base/uncancelled.h"
 #include "common/cuda/graph/graph.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf */
@@ -21,6 +23,7 @@ static bool is_free(const struct rg_graph_turn *wanted)
 
 void rg_graph_turn_begin(struct rg_graph_turn *turn)
 {
+    turn->cancelled = rg_uncancelled_begin();
     RG_SCOPED_LOCK(&lock);
     while (!is_free(turn))
         pthread_cond_wait(&ended, &lock);
@@ -30,10 +33,12 @@ void rg_graph_turn_begin(struct rg_graph_turn *turn)
 
 void rg_graph_turn_end(const struct rg_graph_turn *turn)
 {
-    RG_SCOPED_LOCK(&lock);
+    pthread_mutex_lock(&lock);
     struct rg_graph_turn **at = &turns;
     while (*at != turn)
         at = &(*at)->next;
     *at = turn->next;
     pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+    rg_uncancelled_end(&turn->cancelled);
 }
