@@ -388,6 +388,11 @@ json_t *rg_leases_looked_up(struct rg_agent_ask *ask, enum rg_status status, con
 void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);
+/**
+ * How many of a lease's GPUs are of servers that are in the pool, and how much memory it has of them: one that was started anew is another
+ * server, and has none of what was kept there. It takes all of the pool.
+ */
+uint32_t rg_leases_there(const struct rg_agent *agent, const json_t *value, uint64_t *memory);
 /** What a client is told that has a lease: as granted. NULL: no memory. */
 json_t *rg_leases_granted(const char *id, const json_t *value);
 

@@ -44,7 +44,8 @@ void rg_checks_look(struct rg_agent *agent)
             continue;
         }
         answer_check(agent, check, there,
-                     "the lease has no GPU of this server, has been given back, or its time is over; ask for "
+                     "the lease has no GPU of this server (any more, if it was started anew), has been given "
+                     "back, or its time is over; ask for "
                      "GPUs anew");
         *link = check->next;
         free(check);

@@ -21,6 +21,23 @@ static uint64_t expiry(const json_t *value)
     return rg_pool_get_number(value, "since", 0) + rg_pool_get_number(value, "seconds", 0);
 }
 
+uint32_t rg_leases_there(const struct rg_agent *agent, const json_t *value, uint64_t *memory)
+{
+    const json_t *one;
+    size_t i;
+    uint32_t n = 0;
+    *memory = 0;
+    json_array_foreach(json_object_get(value, "gpus"), i, one)
+    {
+        const uint64_t bytes = rg_pool_get_number(one, "memory", 0);
+        if (!rg_pool_mirror_member(&agent->mirror, rg_pool_get_text(one, "server", "")))
+            continue;
+        n++;
+        *memory += bytes < UINT64_MAX - *memory ? bytes : UINT64_MAX - *memory;
+    }
+    return n;
+}
+
 json_t *rg_leases_granted(const char *id, const json_t *value)
 {
     json_t *gpus = json_object_get(value, "gpus"); /* whoever may write to etcd may have written anything */

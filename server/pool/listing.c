@@ -115,7 +115,8 @@ static uint64_t expiry(const json_t *value)
                : 0;
 }
 
-static json_t *lease_json(const struct rg_pool_entry *held)
+/* `whole`: all of the pool is known. */
+static json_t *lease_json(const struct rg_agent *agent, const struct rg_pool_entry *held, bool whole)
 {
     static const char *const texts[] = {"by", "job", "project"};
     const json_t *value = held->value;
@@ -126,6 +127,11 @@ static json_t *lease_json(const struct rg_pool_entry *held)
                             (json_int_t)rg_pool_get_number(value, "seconds", 0));
     if (out && expiry(value))
         (void)json_object_set_new(out, "expires", json_integer((json_int_t)expiry(value)));
+    uint64_t memory;
+    const size_t gone =
+        json_array_size(json_object_get(value, "gpus")) - rg_leases_there(agent, value, &memory);
+    if (out && gone && whole)
+        (void)json_object_set_new(out, "gone", json_integer((json_int_t)gone));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && out; i++)
         if (*rg_pool_get_text(value, texts[i], ""))
             (void)json_object_set_new(out, texts[i], text_json(value, texts[i]));
@@ -154,7 +160,7 @@ static json_t *leases_json(const struct rg_agent *agent, const char *key, bool i
         qsort(found, n, sizeof *found, compare_ids);
     uint32_t told = 0;
     for (size_t used = 0; told < n && used < LEASES_SIZE; told++) {
-        json_t *one = lease_json(found[told]);
+        json_t *one = lease_json(agent, found[told], rg_scope_is_whole(agent));
         used += size_of(one);
         json_array_append_new(out, one);
     }

@@ -16,15 +16,11 @@ static void count_held(const struct rg_agent *agent, const char *name, const cha
 {
     for (uint32_t i = 0; i < agent->mirror.n_leases && *text; i++) {
         const struct rg_pool_entry *held = agent->mirror.leases[i];
-        const json_t *one;
-        size_t j;
+        uint64_t bytes;
         if (strcmp(rg_pool_get_text(held->value, name, ""), text) != 0 || strcmp(held->id, except) == 0)
             continue;
-        json_array_foreach(json_object_get(held->value, "gpus"), j, one)
-        {
-            ++*gpus;
-            *memory += rg_pool_get_number(one, "memory", 0);
-        }
+        *gpus += rg_leases_there(agent, held->value, &bytes);
+        *memory += bytes < UINT64_MAX - *memory ? bytes : UINT64_MAX - *memory;
     }
 }
 

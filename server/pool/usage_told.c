@@ -94,16 +94,13 @@ static json_t *held_json(const struct rg_agent *agent, const char *key)
 {
     json_int_t gpus = 0, memory = 0, leases = 0;
     for (uint32_t i = 0; i < agent->mirror.n_leases; i++) {
-        const json_t *value = agent->mirror.leases[i]->value, *one;
-        size_t j;
+        const json_t *value = agent->mirror.leases[i]->value;
+        uint64_t bytes;
         if (strcmp(rg_pool_get_text(value, "user", ""), key) != 0)
             continue;
         leases++;
-        json_array_foreach(json_object_get(value, "gpus"), j, one)
-        {
-            gpus++;
-            memory = sum_of(memory, rg_pool_get_number(one, "memory", 0));
-        }
+        gpus += rg_leases_there(agent, value, &bytes);
+        memory = sum_of(memory, bytes);
     }
     return json_pack("{s:I, s:I, s:I}", "leases", leases, "gpus", gpus, "memory", memory);
 }

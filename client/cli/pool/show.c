@@ -91,6 +91,10 @@ static void print_lease(const json_t *lease)
         printf(", kept for %lld s more", left > 0 ? left : 0);
     if (*text_of(lease, "by", name, sizeof name))
         printf(", asked for by %s", name);
+    const json_int_t gone = number_of(lease, "gone");
+    if (gone)
+        printf(", %lld of them gone with %s: release it", (long long)gone,
+               gone == 1 ? "its server" : "their servers");
     printf("\n");
 }
 

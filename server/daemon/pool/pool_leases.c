@@ -136,10 +136,10 @@ enum rg_status rg_pool_admit(const struct rg_pool_process *pool, const struct rg
             "that run go on",
             pool->why[0] ? pool->why : "its agent has ended");
     if (!known || known->gone)
-        return rg_refusal(
-            answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
-            "the lease has no GPU of this server, has been given back, or its time is over; ask "
-            "for GPUs anew");
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+                          "the lease has no GPU of this server (any more, if it was started anew), has been "
+                          "given back, or its time is over; ask "
+                          "for GPUs anew");
     /* whoever has proved nothing shows that it is theirs by knowing it, unless it is of somebody who can prove it */
     const bool by_knowing = who->proof == RG_PROOF_NONE && (!known->lease.name[0] || known->lease.bearer);
     if (!by_knowing && strcmp(known->lease.key, key) != 0)

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from pool_case import BUILD, COMMAND, DAEMON, ENVIRONMENT, SESSION, Etcd, PoolCase, Server, UsersCase, main, run, wait_until
+from pool_case import BUILD, COMMAND, DAEMON, ENVIRONMENT, SESSION, Etcd, PoolCase, Server, UsersCase, end, main, run, wait_until
 
 ID = "00c0ffee00000001"
 RULES = {"users": {"alice": {"quota": {"gpus": 3}}}, "projects": {"ml": {"members": ["alice"]}}}
@@ -25,7 +25,7 @@ class Operators(UsersCase):
         rules = os.path.join(cls.class_folder, "rules.json")
         with open(rules, "w") as file:
             json.dump(RULES, file)
-        etcd = Etcd()
+        etcd = cls.etcd = Etcd()
         cls.addClassCleanup(etcd.close)
         cls.servers = []
         for _ in range(2):
@@ -170,6 +170,26 @@ class Operators(UsersCase):
         wish = ("request", "-s", self.b.address, "--user", "alice", "-n", "2")
         self.assert_refused(self.by("robot", *wish), r"alice holds 2 GPUs of the pool.*\[quota-gpus\]")
         self.request("robot", "--user", "bob", "-n", "2")
+
+    def test_a_server_that_is_started_anew_has_nothing_of_a_lease(self):
+        """What is gone of a lease that is kept is shown, and does not count for quotas."""
+        first = Server(self.etcd.urls, *self.trust, "--pool-label", "room=short")
+        self.addCleanup(first.close)
+        wait_until(lambda: len(self.listed("robot")["servers"]) == 3, "it is in the pool")
+        lease = self.request("robot", "--user", "alice", "--id", ID, "-n", "2", "--filter", "labels.room=short")
+        self.assert_refused(self.by("robot", "request", "-s", self.a.address, "--user", "alice", "-n", "2"), r"\[quota-gpus\]")
+        self.assertNotIn("gone", self.leases("alice")[ID])
+        end(first.process, signal.SIGTERM)
+        wait_until(lambda: self.leases("alice")[ID].get("gone") == 2, "both GPUs are gone")
+        second = Server(self.etcd.urls, *self.trust, "--listen", first.address, "--advertise", first.address, "--pool-label", "room=short")
+        self.addCleanup(second.close)
+        wait_until(lambda: len(self.listed("robot")["servers"]) == 3, "it is in the pool again")
+        self.assertEqual(self.leases("alice")[ID]["gone"], 2)
+        self.assertRegex(self.by("alice", "list", "-s", self.b.address).out, ID + r": 2 GPUs, .*, 2 of them gone with their servers: release it")
+        outcome = self.by("alice", "run", "-s", self.b.address, "--lease", ID, "--", *SESSION)
+        self.assertIn("if it was started anew", outcome.err, outcome)
+        self.request("robot", "--user", "alice", "-n", "2")
+        self.assertEqual(self.by("alice", "release", "-s", self.a.address, lease["lease"]).status, 0)
 
     def test_many_leases_are_listed(self):
         """More than a page of them."""

@@ -142,9 +142,11 @@ Test(told, use_by_many_projects, .init = start)
         json_pack("{s:i, s:{s:i}, s:o}", "as_of", 0, "users", "3 alice", 5, "projects", projects));
     put("usage", 2, json_pack("{s:I, s:{s:I}}", "as_of", INT64_MAX, "users", "3 alice", INT64_MAX));
     put("usage", 3, json_pack("{s:I, s:{s:I}}", "as_of", INT64_MAX, "users", "3 alice", INT64_MAX));
+    put("servers", 7, json_pack("{s:s}", "address", "gpu:7600"));
     put("leases", 1,
-        json_pack("{s:s, s:[{s:I}, {s:I}]}", "user", "3 op", "gpus", "memory", INT64_MAX, "memory",
-                  INT64_MAX));
+        json_pack("{s:s, s:[{s:s, s:I}, {s:s, s:I}, {s:s, s:I}]}", "user", "3 op", "gpus", "server",
+                  "0000000000000007", "memory", INT64_MAX, "server", "0000000000000007", "memory", INT64_MAX,
+                  "server", "0000000000000008", "memory", INT64_MAX));
     size_t n = 0;
     bool more = true;
     for (unsigned page = 0; more; page++) {
@@ -156,6 +158,7 @@ Test(told, use_by_many_projects, .init = start)
         cr_assert_leq(size_of(answer), RG_ANSWER_SIZE_MAX);
         cr_expect_eq(json_integer_value(json_object_get(json_object_get(answer, "held"), "memory")),
                      INT64_MAX);
+        cr_expect_eq(json_integer_value(json_object_get(json_object_get(answer, "held"), "gpus")), 2);
         if (!page)
             cr_expect_eq(json_integer_value(json_object_get(json_object_get(answer, "users"), "alice")),
                          INT64_MAX);
