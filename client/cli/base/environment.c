@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define PROFILE_FILE "remote-gpu-profile.%p.json" /* the client puts the process's number in */
+#define DEVICE_FILES "device-files.so"            /* stands for no library of the driver's */
 #define RECORD_FILE  "remote-gpu-trace.%p.rgt"
 
 /* Sets `name` to `front` and what it was before without that, split at any of `separators`. */
@@ -42,17 +43,18 @@ static enum rg_status put_in_front(const char *name, const char *front, const ch
 }
 
 /*
- * Also puts the library's folder in front of LD_LIBRARY_PATH. LD_PRELOAD separates by blanks, too: what lies in a
- * folder with a blank in its name is preloaded by its own name alone, which ld.so looks up in LD_LIBRARY_PATH; by its
- * path it is found also where that variable was changed meanwhile.
+ * Puts the library's folder in front of LD_LIBRARY_PATH and, unless it is to be found there (`preload` false), the library itself in front
+ * of LD_PRELOAD. That separates by blanks, too: what lies in a folder with a blank in its name is preloaded by its own name alone, which
+ * ld.so looks up in LD_LIBRARY_PATH; by its path it is found also where that variable was changed meanwhile.
  */
-static enum rg_status preload(const char *library_dir, const char *name)
+static enum rg_status lead_to(const char *library_dir, const char *name, bool preload)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", library_dir, name) >= (int)sizeof path)
         return RG_ERR_INVALID;
     char *base = strrchr(path, '/');
-    RG_TRY(put_in_front("LD_PRELOAD", strchr(library_dir, ' ') ? base + 1 : path, ": "));
+    if (preload)
+        RG_TRY(put_in_front("LD_PRELOAD", strchr(library_dir, ' ') ? base + 1 : path, ": "));
     *base = 0;
     return put_in_front("LD_LIBRARY_PATH", path, ":;");
 }
@@ -79,7 +81,7 @@ enum rg_status rg_cli_find_preloads(const struct rg_cli_settings *settings, cons
         {"libcuda.so.1", true, true},
         {"libnvidia-ml.so.1", true, false},
         {"nccl/libnccl.so.2", rg_optimisations_with_nccl(settings->opt), false}, /* else the program's own */
-        {"device-files.so", true, false},
+        {DEVICE_FILES, true, false},
     };
     *n = 0;
     for (unsigned i = 0; i < RG_CLI_PRELOADS; i++) {
@@ -193,8 +195,10 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     const char *preloads[RG_CLI_PRELOADS];
     unsigned n_preloads;
     RG_TRY(rg_cli_find_preloads(settings, directory, preloads, &n_preloads));
-    while (n_preloads)
-        RG_TRY(preload(directory, preloads[--n_preloads]));
+    while (n_preloads) {
+        const char *name = preloads[--n_preloads];
+        RG_TRY(lead_to(directory, name, !settings->no_preload || strcmp(name, DEVICE_FILES) == 0));
+    }
     RG_TRY(suit_sanitizers());
     const struct rg_cli_sink here = {.set = set_here};
     (void)unsetenv("REMOTE_GPU_MEMORY"); /* one of the two may have given way to the other */

@@ -149,6 +149,8 @@ const struct rg_option rg_cli_options[] = {
            .argument = "FILE", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_RECORD"),
     OPTION("no-check", FLAG, no_check, "do not check that the server answers before the command starts",
            .commands = RG_CLI_RUN),
+    OPTION("no-preload", FLAG, no_preload,
+           "have the command find the driver's libraries by LD_LIBRARY_PATH alone", .commands = RG_CLI_RUN),
     OPTION("timeout", SECONDS, timeout_ns, "how long a server may take to answer", .argument = "SECONDS",
            .value = "5", .commands = (WITH_SERVER | RG_CLI_JOIN) & ~RG_CLI_CDI),
     OPTION("log", CHOICE, log, "how much is logged to stderr", .argument = "error|warn|info|debug",

@@ -66,6 +66,7 @@ struct rg_cli_settings {
     char *opt;
     char *log;
     bool no_check;
+    bool no_preload;
     uint64_t timeout_ns;
     bool json;
     bool server_only; /* of questions: not the other servers of its pool */

@@ -220,6 +220,13 @@ class Run(Case):
         self.assertEqual(seen["REMOTE_GPU_STATS"], os.path.join(os.getcwd(), "counts"))
         self.assertEqual(seen["REMOTE_GPU_LOG"], "error")
 
+    def test_without_preloading(self):
+        result = self.run_command("--no-preload", "--", "env", LD_PRELOAD="/lib/x86_64-linux-gnu/libm.so.6")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        seen = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+        self.assertEqual(seen["LD_PRELOAD"], "/lib/x86_64-linux-gnu/libm.so.6")
+        self.assertEqual(seen["LD_LIBRARY_PATH"].split(":")[0], LIBRARY)
+
     def test_programs_of_sanitizers_start(self):
         """What the user wants of the sanitizer comes behind what lets programs start, and counts."""
         for before, after in ((None, "verify_asan_link_order=0"), ("detect_leaks=0", "verify_asan_link_order=0:detect_leaks=0"),
