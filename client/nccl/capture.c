@@ -101,21 +101,6 @@ static struct node *make(ncclComm_t comm, const struct rg_nccl_submitted *calls,
     return node;
 }
 
-/* The streams of the node's calls, each once, into `streams`: how many there are. */
-static size_t streams_of(const struct node *node, CUstream *streams)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < node->n; i++) {
-        const CUstream stream = (CUstream)(uintptr_t)node->calls[i].wire.stream;
-        size_t k = 0;
-        while (k < n && streams[k] != stream)
-            k++;
-        streams[k] = stream;
-        n += k == n;
-    }
-    return n;
-}
-
 /* The calls of one communicator, of all those of a group. */
 static ncclResult_t capture(ncclComm_t comm, const struct rg_nccl_submitted *calls, size_t n)
 {
@@ -123,15 +108,14 @@ static ncclResult_t capture(ncclComm_t comm, const struct rg_nccl_submitted *cal
     struct node *node = streams ? make(comm, calls, n) : NULL;
     if (!node)
         return rg_nccl_fail(ncclSystemError, "out of memory");
-    const CUresult status = rg_captured_add(&node->work, streams, streams_of(node, streams));
+    for (size_t i = 0; i < node->n; i++)
+        streams[i] = (CUstream)(uintptr_t)node->calls[i].wire.stream;
+    const CUresult status = rg_captured_add(&node->work, streams, node->n);
     if (status == CUDA_SUCCESS)
         return ncclSuccess;
     end(&node->work);
-    return status == CUDA_ERROR_NOT_SUPPORTED
-               ? rg_nccl_fail(ncclInvalidUsage,
-                              "NCCL's calls cannot be captured into the body of a conditional node")
-               : rg_nccl_fail(ncclUnhandledCudaError, "a call cannot be captured (CUDA error %d)",
-                              (int)status);
+    return rg_nccl_fail(status == CUDA_ERROR_NOT_SUPPORTED ? ncclInvalidUsage : ncclUnhandledCudaError,
+                        "%s (CUDA error %d)", rg_nccl_why_not_captured(status), (int)status);
 }
 
 ncclResult_t rg_nccl_capture(struct rg_nccl_submitted *calls, size_t *n)
@@ -160,14 +144,8 @@ static ncclResult_t look(const char *name, ncclComm_t comm, CUstream stream, uin
     const CUresult status = rg_capture_number(stream, capture);
     if (status == CUDA_SUCCESS)
         return *capture ? rg_nccl_ready(name, comm) : ncclSuccess;
-    return rg_nccl_fail(
-        ncclUnhandledCudaError,
-        status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-            ? "%s: the legacy stream would wait for a stream that is being captured (CUDA error %d)"
-        : status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-            ? "%s: the capture of the stream is invalid (CUDA error %d)"
-            : "%s: this is no stream (CUDA error %d)",
-        name, (int)status);
+    return rg_nccl_fail(ncclUnhandledCudaError, "%s: %s (CUDA error %d)", name,
+                        rg_nccl_why_not_captured(status), (int)status);
 }
 
 ncclResult_t rg_nccl_check_capture(const char *name, struct rg_nccl_submitted *call,
@@ -183,15 +161,11 @@ ncclResult_t rg_nccl_check_capture(const char *name, struct rg_nccl_submitted *c
     if (!captured && !call->capture)
         return ncclSuccess;
     for (size_t i = 0; i < n; i++) {
-        if (group[i].comm == call->comm && group[i].capture != call->capture)
-            return rg_nccl_fail(
-                ncclInvalidUsage,
-                "%s: of a communicator's streams in a group all must be captured into one graph, or none",
-                name);
-        if (group[i].comm->clique->whole == call->comm->clique->whole && !group[i].capture != !call->capture)
-            return rg_nccl_fail(ncclInvalidUsage,
-                                "%s: of a communicator's ranks in a group all must be captured, or none",
-                                name);
+        const char *why = rg_nccl_why_not_together(group[i].comm == call->comm,
+                                                   group[i].comm->clique->whole == call->comm->clique->whole,
+                                                   group[i].capture, call->capture);
+        if (why)
+            return rg_nccl_fail(ncclInvalidUsage, "%s: %s", name, why);
     }
     return ncclSuccess;
 }

@@ -125,6 +125,38 @@ static inline const char *rg_nccl_exclude(const int *list, int n, int rank, int 
     return NULL;
 }
 
+/** Why a call cannot be made, or captured, where the driver says this of its streams. */
+static inline const char *rg_nccl_why_not_captured(CUresult status)
+{
+    switch ((int)status) {
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+        return "the legacy stream would wait for a stream that is being captured";
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+        return "the capture of the stream is invalid";
+    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED:
+        return "the capture has ended meanwhile";
+    case CUDA_ERROR_NOT_SUPPORTED:
+        return "NCCL's calls cannot be captured into the body of a conditional node";
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return "out of memory";
+    default:
+        return "this is no stream";
+    }
+}
+/**
+ * Why calls cannot be in one group whose streams take part in these captures (0: in none); NULL: they can. They are of one communicator's
+ * rank, of ranks of one communicator, or of none of both.
+ */
+static inline const char *rg_nccl_why_not_together(int same_rank, int same_communicator, uint64_t one,
+                                                   uint64_t other)
+{
+    if (same_rank && one != other)
+        return "of a communicator's streams in a group all must be captured into one graph, or none";
+    if (same_communicator && !one != !other)
+        return "of a communicator's ranks in a group all must be captured, or none";
+    return NULL;
+}
+
 /** Registering a buffer or a window where that need not be done: NCCL's answers, and the handle for such a one. */
 static inline ncclResult_t rg_nccl_register_nothing(const void *comm, const void *buffer, size_t size,
                                                     void **handle)

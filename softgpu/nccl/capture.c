@@ -89,20 +89,6 @@ static struct node *make(ncclComm_t comm, const struct sg_nccl_call *calls, size
     return node;
 }
 
-/* The streams of the node's calls, each once, into `streams`: how many there are. */
-static size_t streams_of(const struct node *node, CUstream *streams)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < node->n; i++) {
-        size_t k = 0;
-        while (k < n && streams[k] != node->calls[i].stream)
-            k++;
-        streams[k] = node->calls[i].stream;
-        n += k == n;
-    }
-    return n;
-}
-
 /* The calls of one communicator, of all those of a group. */
 static ncclResult_t capture(ncclComm_t comm, const struct sg_nccl_call *calls, size_t n)
 {
@@ -112,18 +98,18 @@ static ncclResult_t capture(ncclComm_t comm, const struct sg_nccl_call *calls, s
     CUcontext popped;
     if (!node)
         return sg_nccl_fail(ncclSystemError, "out of memory");
+    for (size_t i = 0; i < node->n; i++)
+        streams[i] = node->calls[i].stream;
     CUresult status = driver->p_cuCtxPushCurrent(comm->context);
     if (status == CUDA_SUCCESS) {
-        status = driver->captured->add(&node->work, streams, streams_of(node, streams));
+        status = driver->captured->add(&node->work, streams, node->n);
         (void)driver->p_cuCtxPopCurrent(&popped);
     }
     if (status == CUDA_SUCCESS)
         return ncclSuccess;
     end(&node->work);
-    return status == CUDA_ERROR_NOT_SUPPORTED
-               ? sg_nccl_fail(ncclInvalidUsage,
-                              "NCCL's calls cannot be captured into the body of a conditional node")
-               : sg_nccl_fail(ncclUnhandledCudaError, "a call cannot be captured (CUDA error %d)", status);
+    return sg_nccl_fail(status == CUDA_ERROR_NOT_SUPPORTED ? ncclInvalidUsage : ncclUnhandledCudaError,
+                        "%s (CUDA error %d)", rg_nccl_why_not_captured(status), (int)status);
 }
 
 ncclResult_t sg_capture_calls(struct sg_nccl_call *calls, size_t *n)
@@ -157,14 +143,8 @@ static ncclResult_t check_stream(struct sg_nccl_call *call)
     (void)driver->p_cuCtxPopCurrent(&popped);
     if (status == CUDA_SUCCESS)
         return ncclSuccess;
-    return sg_nccl_fail(
-        ncclUnhandledCudaError,
-        status == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-            ? "%s: the legacy stream would wait for a stream that is being captured (CUDA error %d)"
-        : status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-            ? "%s: the capture of the stream is invalid (CUDA error %d)"
-            : "%s: this is no stream (CUDA error %d)",
-        name, status);
+    return sg_nccl_fail(ncclUnhandledCudaError, "%s: %s (CUDA error %d)", name,
+                        rg_nccl_why_not_captured(status), (int)status);
 }
 
 ncclResult_t sg_capture_check(struct sg_nccl_call *call, const struct sg_nccl_call *group, size_t n,
@@ -174,15 +154,11 @@ ncclResult_t sg_capture_check(struct sg_nccl_call *call, const struct sg_nccl_ca
     if (result != ncclSuccess || (!captured && !call->capture))
         return result;
     for (size_t i = 0; i < n; i++) {
-        if (group[i].comm == call->comm && group[i].capture != call->capture)
-            return sg_nccl_fail(
-                ncclInvalidUsage,
-                "%s: of a communicator's streams in a group all must be captured into one graph, or none",
-                sg_nccl_kind_name(call->kind));
-        if (group[i].comm->clique == call->comm->clique && !group[i].capture != !call->capture)
-            return sg_nccl_fail(ncclInvalidUsage,
-                                "%s: of a communicator's ranks in a group all must be captured, or none",
-                                sg_nccl_kind_name(call->kind));
+        const char *why =
+            rg_nccl_why_not_together(group[i].comm == call->comm, group[i].comm->clique == call->comm->clique,
+                                     group[i].capture, call->capture);
+        if (why)
+            return sg_nccl_fail(ncclInvalidUsage, "%s: %s", sg_nccl_kind_name(call->kind), why);
     }
     return ncclSuccess;
 }

@@ -32,8 +32,8 @@ struct rg_captured_work {
  */
 CUresult rg_capture_number(CUstream stream, uint64_t *number);
 /**
- * The work as a node of the capture in which all of the n streams take part, and from then on what each of them has last. It is taken
- * over on success alone. CUDA_ERROR_NOT_SUPPORTED, and the capture is invalid: into the body of a conditional node. Any thread.
+ * The work as a node of the capture in which all of the n streams (of which several may be one) take part, and from then on what each of
+ * them has last. It is taken over on success alone. CUDA_ERROR_NOT_SUPPORTED, and the capture is invalid: into the body of a conditional node. Any thread.
  */
 CUresult rg_captured_add(struct rg_captured_work *work, const CUstream *streams, size_t n);
 /** Ends works that no graph has any more. Without locks of graphs; any thread. */

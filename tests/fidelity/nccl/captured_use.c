@@ -26,6 +26,16 @@ static CUgraph capture_sum(int rank, CUdeviceptr to)
     return graph;
 }
 
+/* A graph with a sum for each rank. */
+static void make_sums(CUgraphExec execs[2])
+{
+    for (int rank = 0; rank < 2; rank++) {
+        CUgraph graph = capture_sum(rank, receives[rank]);
+        CHECK(cuGraphInstantiateWithFlags(&execs[rank], graph, 0));
+        CHECK(cuGraphDestroy(graph));
+    }
+}
+
 /* A graph with calls as a part of another one, a copy, and the same executable graph with other buffers. */
 static void copies(void)
 {
@@ -57,11 +67,7 @@ static void between(void)
 {
     CUgraphExec execs[2];
     int differ = 0;
-    for (int rank = 0; rank < 2; rank++) {
-        CUgraph graph = capture_sum(rank, receives[rank]);
-        CHECK(cuGraphInstantiateWithFlags(&execs[rank], graph, 0));
-        CHECK(cuGraphDestroy(graph));
-    }
+    make_sums(execs);
     for (unsigned turn = 0; turn < 10; turn++) {
         for (int rank = 0; rank < 2; rank++) {
             upload(rank, turn, COUNT);
@@ -87,11 +93,7 @@ static void elsewhere(void)
 {
     CUgraphExec execs[2];
     int differ = 0;
-    for (int rank = 0; rank < 2; rank++) {
-        CUgraph graph = capture_sum(rank, receives[rank]);
-        CHECK(cuGraphInstantiateWithFlags(&execs[rank], graph, 0));
-        CHECK(cuGraphDestroy(graph));
-    }
+    make_sums(execs);
     for (unsigned turn = 0; turn < 9; turn++) {
         for (int rank = 0; rank < 2; rank++) {
             const CUstream into[] = {NULL, CU_STREAM_PER_THREAD, others[rank]};
@@ -165,11 +167,7 @@ static void ends(void)
         ncclComm_t kept[2];
         memcpy(kept, comms, sizeof kept);
         NCCL(ncclCommInitAll(comms, 2, NULL));
-        for (int rank = 0; rank < 2; rank++) {
-            CUgraph graph = capture_sum(rank, receives[rank]);
-            CHECK(cuGraphInstantiateWithFlags(&execs[rank], graph, 0));
-            CHECK(cuGraphDestroy(graph));
-        }
+        make_sums(execs);
         for (int rank = 0; rank < 2; rank++)
             EXPECT(ncclSuccess, abort ? nccl.ncclCommAbort(comms[rank]) : nccl.ncclCommDestroy(comms[rank]));
         memcpy(comms, kept, sizeof kept);
