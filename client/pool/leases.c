@@ -140,7 +140,8 @@ static bool check_grant(const char *server, const json_t *answer)
     const char *hold = get_text(answer, "hold");
     const json_t *gpus = json_object_get(answer, "gpus"), *gpu;
     size_t i;
-    json_array_foreach(gpus, i, gpu) if (!rg_pool_may_lead(server, get_text(gpu, "address"))) return false;
+    json_array_foreach(gpus, i, gpu) if (!*get_text(gpu, "server") ||
+                                         !rg_pool_may_lead(server, get_text(gpu, "address"))) return false;
     return is_id(get_text(answer, "lease")) && (!*hold || is_id(hold)) && json_array_size(gpus) > 0 &&
            json_array_size(gpus) <= RG_POOL_GPUS_MAX;
 }
@@ -154,8 +155,9 @@ static bool read_grant(const char *asked, const json_t *answer, struct rg_pool_l
     size_t i;
     if (!check_grant(asked, answer)) {
         fail(failure, RG_ERR_PROTOCOL, "",
-             "the server %s has granted what cannot be used from here (no GPU, or one at an address of this "
-             "machine's own): it is of another version, or see to --advertise there",
+             "the server %s has granted what cannot be used from here (no GPU, or one of no server or at an "
+             "address "
+             "of this machine's own): it is of another version, or see to --advertise there",
              asked);
         return false;
     }

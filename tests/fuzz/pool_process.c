@@ -51,7 +51,8 @@ static void hear(void)
     struct rg_agent_word word;
     unsigned n_fds;
     while (rg_packet_receive(agent, MSG_DONTWAIT, &word, sizeof word, NULL, 0, &n_fds) == RG_OK)
-        CHECK(word.kind == RG_AGENT_CHECK || (word.kind == RG_AGENT_JUDGED && HAS_END(word.judged.why)) ||
+        CHECK(word.kind == RG_AGENT_CHECK || (word.kind == RG_AGENT_STAYS && HAS_END(word.stays.why)) ||
+              (word.kind == RG_AGENT_JUDGED && HAS_END(word.judged.why)) ||
               (word.kind == RG_AGENT_SESSIONS && HAS_END(word.sessions.lease.job)));
 }
 
@@ -157,6 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                             .checked = checked,
                                             .judge = rg_inquiry_judge,
                                             .gone = gone,
+                                            .stays = rg_inquiry_stays,
                                             .data = &monitor};
     fuzz_in = rg_reader_of(data, size);
     while (fuzz_more()) {
@@ -204,6 +206,10 @@ void fuzz_seeds(void)
     add_answer(&answer);
     answer.judge.renews = 1;
     snprintf(answer.judge.key, sizeof answer.judge.key, "2 1000");
+    add_answer(&answer);
+    answer = (struct rg_agent_answer){
+        .kind = RG_AGENT_CLIENT,
+        .client = {.number = 1, .name = "alice", .certificate = {.serial = {1, 2}, .serial_size = 2}}};
     add_answer(&answer);
     answer = (struct rg_agent_answer){.kind = RG_AGENT_DRAINED, .drained.on = 1};
     add_answer(&answer);

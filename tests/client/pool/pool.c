@@ -105,6 +105,19 @@ Test(client_pool, what_is_granted_is_a_lease)
     cr_expect_not(is_taken(ASKED, good, EVIL, "gpu2:7600"));
 }
 
+/* Of what a program is told of its servers, there is something. */
+Test(client_pool, what_is_granted_is_of_servers)
+{
+    const char *const answers[] = {"{\"state\":\"granted\",\"lease\":\"00000000000000a1\",\"gpus\":[{"
+                                   "\"index\":3,\"address\":\"gpu2:7600\"}]}",
+                                   NULL};
+    struct rg_pool_lease_of lease;
+    struct rg_pool_failure failure;
+    script = answers;
+    cr_assert_not(rg_pool_find(ASKED, "00000000000000a1", 1, &lease, &failure));
+    cr_expect_eq(failure.status, RG_ERR_PROTOCOL);
+}
+
 Test(client_pool, a_server_elsewhere_sends_nobody_to_this_machine)
 {
     static const char *const here[] = {
