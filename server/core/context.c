@@ -194,7 +194,7 @@ void rg_context_release(struct rg_worker *worker, struct rg_worker_context *cont
     while (context->streams)
         unlink_stream(context->streams);
     context->n_streams = 0;
-    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++)
+    for (uint32_t i = 0; i < worker->n_threads; i++)
         if (worker->threads[i])
             destroy_thread_streams(worker->threads[i], context->handle);
     if (context->synchronous)

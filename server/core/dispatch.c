@@ -31,6 +31,7 @@ static struct rg_client_thread *thread_of(struct rg_worker *worker, uint32_t num
         }
         thread->number = number;
         worker->threads[number] = thread;
+        worker->n_threads = number >= worker->n_threads ? number + 1 : worker->n_threads;
     }
     return thread;
 }

@@ -107,7 +107,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     rg_objects_each(&worker->objects, destroy_context, worker); /* with what is watched in them */
     rg_objects_each(&worker->objects, destroy_unbound, NULL);
     RG_MODULES_CALL(worker, fini, worker);
-    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++)
+    for (uint32_t i = 0; i < worker->n_threads; i++)
         if (worker->threads[i])
             rg_client_thread_free(worker->threads[i]);
     while (worker->retired) {

@@ -95,6 +95,7 @@ struct rg_worker {
     struct rg_batch_cursor cursor;
     struct rg_objects objects;
     struct rg_client_thread *threads[RG_CLIENT_THREADS_MAX];
+    uint32_t n_threads; /* of those, behind which there never was one */
     struct rg_out_of_order out_of_order;
     struct rg_known_ranges known;
     CUresult failed; /* of a record that nobody waited for, not yet reported */
