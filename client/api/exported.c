@@ -25,7 +25,8 @@ struct mark {
     uint16_t port;
     uint8_t address[16]; /* UNIX: a digest of the socket's name */
     uint8_t gpu;         /* 1 more than the server's number of it; 0: not told */
-    uint8_t zeros[11];
+    uint8_t session[8];  /* the exporter's, on the server */
+    uint8_t zeros[3];
 };
 _Static_assert(sizeof(struct mark) == RG_EXPORTED_HANDLE - TOKEN, "a handle is a token and a mark");
 
@@ -87,6 +88,7 @@ void rg_exported_mark(void *handle, CUdevice device)
     struct mark mark = place_of(session);
     mark.device = (uint8_t)rg_device_there(session, device);
     mark.gpu = (uint8_t)(session->hello.devices[mark.device].ordinal + 1);
+    memcpy(mark.session, &session->hello.session, sizeof mark.session);
     memcpy((char *)handle + TOKEN, &mark, sizeof mark);
 }
 
@@ -160,6 +162,7 @@ static CUresult open_on(const struct rg_session *owner, CUdevice there, const st
 static bool guest_place(const struct mark *mark, struct rg_guest_place *place)
 {
     *place = (struct rg_guest_place){.gpu = mark->gpu};
+    memcpy(&place->beside, mark->session, sizeof place->beside);
     if (mark->family == IPV4) {
         place->address.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(mark->port)};
         memcpy(&place->address.v4.sin_addr, mark->address, sizeof place->address.v4.sin_addr);

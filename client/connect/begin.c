@@ -61,6 +61,7 @@ static bool ask_for(const struct rg_session *session, const struct rg_client_hel
         hello->n_gpu_indices = wanted->n_gpu_indices;
         memcpy(hello->gpu_indices, wanted->gpu_indices, sizeof wanted->gpu_indices);
         hello->address_part = wanted->address_part;
+        hello->peer_session = wanted->peer_session;
         hello->pool_lease = session->credentials.found ? rg_lease_id() : wanted->pool_lease;
     } else {
         if (!rg_choose_devices(session->server, hello))

@@ -152,6 +152,7 @@ static bool connect_to(struct rg_session *session, const struct asking *asking)
     } else {
         wanted->gpus = 1;
     }
+    wanted->peer_session = asking->place->beside;
     wanted->address_part = session->place = free_part();
     const bool good = rg_begin_connect(session, server, wanted, asking->why, asking->why_size);
     free(wanted);

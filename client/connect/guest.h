@@ -9,7 +9,8 @@
  * Servers are looked for by number. One that the user has named (but for whose GPUs the program does not see), or joined, is called
  * by that name, so that its credentials are those that belong to it; any other one by its number, with the credentials for all
  * servers, if there are such. Everything that holds of a program's own servers holds of it: what nobody vouches for is not used but where
- * the user has said so. A lease is shown only to a server that the user has named, or that has proved who it is.
+ * the user has said so. A lease is shown only to a server that the user has named, or that has proved who it is. Where it has no GPU of
+ * that server's, the server lets the guest begin by the lease of the other process's session, if they have proved to be of one identity.
  *
  * What can fail: all that can where a session begins, told in a sentence. It is tried again by the next call that needs it.
  */
@@ -26,8 +27,9 @@ struct rg_guest_place {
         struct sockaddr any;
         struct sockaddr_in v4;
         struct sockaddr_in6 v6;
-    } address;    /* with the port, as the other process reaches the server */
-    unsigned gpu; /* 1 more than the server's number of it; 0: not known */
+    } address;       /* with the port, as the other process reaches the server */
+    unsigned gpu;    /* 1 more than the server's number of it; 0: not known */
+    uint64_t beside; /* the other process's session there, of whose lease the guest's may be; 0: not known */
 };
 
 /**

@@ -269,7 +269,8 @@ struct rg_client_hello {
     uint64_t resume_received;
     uint32_t keep_alive; /* seconds that it wants to be able to be silent; 0: as the server does by itself */
     uint64_t pool_lease; /* of the pool, by which it is begun: the GPUs are the lease's; 0: none */
-    uint64_t peer_session; /* RG_PURPOSE_PEER, RG_PURPOSE_INTRODUCE, RG_PURPOSE_INVITE */
+    uint64_t
+        peer_session; /* RG_PURPOSE_PEER, RG_PURPOSE_INTRODUCE, RG_PURPOSE_INVITE; RG_PURPOSE_SESSION: beside which it is to begin; 0: none */
     uint8_t peer_secret[RG_PEER_SECRET];
     uint64_t target_session; /* RG_PURPOSE_INTRODUCE, as all that follow */
     uint8_t target_secret[RG_PEER_SECRET];

@@ -81,6 +81,7 @@ void rg_handshake_describe(const struct rg_handshake *handshake, struct rg_monit
     memcpy(start->gpu_indices, hello->gpu_indices, sizeof start->gpu_indices);
     start->share = hello->share;
     start->pool_lease = hello->pool_lease;
+    start->beside = hello->peer_session;
     start->shape = rg_shape_of(hello);
     start->contexts = hello->contexts;
     start->claimed = hello->identity;
@@ -130,23 +131,30 @@ static void forget_connection(struct rg_handshake *handshake)
         rg_tls_wipe(&keys, sizeof keys);
 }
 
-/* A lease that was granted elsewhere is perhaps not known here yet. False: it was refused. */
+/*
+ * A lease that was granted elsewhere is perhaps not known here yet. False: it was refused. Where another session's may do (peer_session), the
+ * monitor decides when it begins.
+ */
 static bool check_lease(struct rg_handshake *handshake)
 {
     struct rg_monitor_question question = {.kind = RG_ASK_LEASE};
     struct rg_monitor_answer answer;
     struct rg_control refusal;
-    question.pool.lease = handshake->hello.client_hello.pool_lease;
+    struct rg_client_hello *hello = &handshake->hello.client_hello;
+    question.pool.lease = hello->pool_lease;
     if (!question.pool.lease)
         return true;
     if (rg_monitor_ask(&handshake->owner->frontend->link, &question, NULL, 0, LEASE_TIMEOUT_MS, &answer,
                        NULL) != RG_OK)
         rg_refusal_init(&refusal, RG_REFUSAL_INTERNAL,
                         "the pool cannot be asked about the lease now; try again later");
-    else if (answer.status != RG_OK)
+    else if (answer.status != RG_OK && !hello->peer_session)
         rg_refusal_init(&refusal, answer.code, "%s", answer.why);
-    else
+    else {
+        if (answer.status != RG_OK)
+            hello->pool_lease = 0;
         return true;
+    }
     rg_handshake_refuse(handshake, &refusal);
     return false;
 }

@@ -6,7 +6,8 @@
  *
  *   SAY     u8 how much is left out at its end, text: the bytes of a struct rg_agent_answer, of which the last may be missing: zeros
  *   CHECK   u8 lease: a session is to begin by it
- *   ADMIT   u8 lease, u8 who (PROVED, BOB), u8 index: it begins; index below RG_DEVICES_MAX: with that GPU alone
+ *   ADMIT   u8 lease, u8 who (PROVED, BOB, BESIDE), u8 index: it begins; index below RG_DEVICES_MAX: with that GPU alone;
+ *           BESIDE: then u8, the lease of another session
  *   COUNT   nothing: sessions are counted
  */
 #include "common/base/clock.h"
@@ -23,7 +24,7 @@
 #include <unistd.h>
 
 enum { SAY, CHECK_LEASE, ADMIT, COUNT, STEPS };
-enum { PROVED = 1, BOB = 2 };
+enum { PROVED = 1, BOB = 2, BESIDE = 4 };
 
 static struct rg_monitor monitor;
 static int agent = -1; /* its end */
@@ -108,9 +109,10 @@ static void admit(void)
     if (flags & PROVED)
         snprintf(who.name, sizeof who.name, "%s", flags & BOB ? "bob" : "alice");
     rg_who_key(&who, "10.0.0.7:1", key, sizeof key);
+    const uint64_t beside = flags & PROVED && flags & BESIDE ? fuzz_u8() : 0;
     start.n_gpu_indices = index < RG_DEVICES_MAX;
     start.gpu_indices[0] = index;
-    if (rg_pool_admit(&monitor.pool, &who, key, &start, &answer) != RG_OK) {
+    if (rg_pool_admit(&monitor.pool, &who, key, beside, &start, &answer) != RG_OK) {
         CHECK(*answer.why && HAS_END(answer.why));
         return;
     }
@@ -192,6 +194,8 @@ void fuzz_seeds(void)
     FUZZ_STEP(NULL, ADMIT, 7, PROVED, 255);
     FUZZ_STEP(NULL, ADMIT, 7, PROVED, 2);
     FUZZ_STEP(NULL, ADMIT, 7, PROVED | BOB, 255);
+    FUZZ_STEP(NULL, ADMIT, 8, PROVED | BESIDE, 255, 7);
+    FUZZ_STEP(NULL, ADMIT, 8, PROVED | BOB | BESIDE, 255, 7);
     FUZZ_STEP(NULL, COUNT);
     fuzz_finish("lease");
     FUZZ_STEP(NULL, CHECK_LEASE, 7);

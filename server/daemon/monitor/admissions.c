@@ -31,7 +31,8 @@ static enum rg_status begin_session(struct rg_monitor *monitor, const struct rg_
         leased.start.pool_lease = 0;
     } else {
         rg_who_key(who, question->peer.address, key, sizeof key);
-        RG_TRY(rg_pool_admit(&monitor->pool, who, key, &leased.start, answered));
+        const uint64_t beside = rg_sessions_lease(&monitor->sessions, question->start.beside, who);
+        RG_TRY(rg_pool_admit(&monitor->pool, who, key, beside, &leased.start, answered));
     }
     return rg_sessions_start(&monitor->sessions, &monitor->driver, &leased, who, files, answered);
 }

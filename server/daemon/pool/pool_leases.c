@@ -120,8 +120,11 @@ static bool choose(uint64_t gpus, struct rg_monitor_start *start)
 }
 
 enum rg_status rg_pool_admit(const struct rg_pool_process *pool, const struct rg_who *who, const char *key,
-                             struct rg_monitor_start *start, struct rg_monitor_answer *answer)
+                             uint64_t beside, struct rg_monitor_start *start,
+                             struct rg_monitor_answer *answer)
 {
+    if (beside && !rg_pool_find(pool, start->pool_lease))
+        start->pool_lease = beside;
     const struct rg_pool_known *known = rg_pool_find(pool, start->pool_lease);
     if (!start->pool_lease)
         return rg_refusal(

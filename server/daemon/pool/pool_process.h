@@ -96,11 +96,11 @@ bool rg_pool_names_operator(const struct rg_pool_process *pool, const char *name
 /** Nobody waits for answers any more. */
 void rg_pool_forget(struct rg_pool_process *pool);
 /**
- * Whether a session may begin by its lease: then `start` asks for the lease's GPUs and memory and no more. RG_ERR_REFUSED with
+ * Whether a session may begin by its lease, or, where that has no GPU here, by the lease `beside` (0: none): then `start` asks for the lease's GPUs and memory and no more. RG_ERR_REFUSED with
  * what to tell the client in `answer`.
  */
 RG_MUST_CHECK enum rg_status rg_pool_admit(const struct rg_pool_process *pool, const struct rg_who *who,
-                                           const char *key, struct rg_monitor_start *start,
+                                           const char *key, uint64_t beside, struct rg_monitor_start *start,
                                            struct rg_monitor_answer *answer);
 
 #endif

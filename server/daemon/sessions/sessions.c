@@ -48,6 +48,13 @@ bool rg_sessions_belongs(const struct rg_sessions *sessions, uint64_t id, const 
     return entry && !entry->kill_ns && rg_who_is_same(&entry->who, who);
 }
 
+uint64_t rg_sessions_lease(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who)
+{
+    return who->proof != RG_PROOF_NONE && rg_sessions_belongs(sessions, id, who)
+               ? rg_sessions_find(sessions, id)->pool_lease
+               : 0;
+}
+
 /* --- suspension ------------------------------------------------------------------------------------------ */
 
 const struct rg_share_slot *rg_sessions_slot(const struct rg_sessions *sessions, uint64_t id)

@@ -126,6 +126,8 @@ RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions,
                                                    struct rg_monitor_answer *answer);
 /** Whether there is such a session, and it is theirs. */
 bool rg_sessions_belongs(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who);
+/** The lease by which a session has begun that is theirs, if they have proved who they are; 0: none. */
+uint64_t rg_sessions_lease(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who);
 /**
  * The session's identity has shown a certificate, for it or with a connection of it: the session lasts as long as that is valid, if that is
  * longer than before. On anything but RG_OK `answer` has what to tell the client.

@@ -101,6 +101,7 @@ struct rg_monitor_start {
     struct rg_share_wish share;
     struct rg_identity claimed; /* what the client says of itself: for people to read */
     uint64_t pool_lease;        /* the lease that it is begun by; 0: none */
+    uint64_t beside;            /* a session by whose lease else, if it is of the same identity; 0: none */
     struct rg_shape shape;      /* what a warm worker must have been made for */
     uint64_t contexts;          /* as in the hello */
 };

@@ -24,6 +24,31 @@ static void forget_all(void)
         free(monitor.admissions[--monitor.n_admissions]);
 }
 
+Test(admissions, a_lease_is_lent_to_its_user_alone)
+{
+    struct rg_session_entry *entry = calloc(1, sizeof *entry);
+    struct rg_session_entry *entries[] = {entry};
+    struct rg_sessions sessions = {.entries = entries, .n = 1};
+    struct rg_who alice, mallory, nobody = {.proof = RG_PROOF_NONE};
+    rg_who_user(1000, &alice);
+    rg_who_user(1001, &mallory);
+    entry->info.id = 7;
+    entry->pool_lease = 99;
+    entry->who = alice;
+    cr_expect_eq(rg_sessions_lease(&sessions, 7, &alice), 99);
+    cr_expect_eq(rg_sessions_lease(&sessions, 7, &mallory), 0);
+    cr_expect_eq(rg_sessions_lease(&sessions, 7, &nobody), 0);
+    cr_expect_eq(rg_sessions_lease(&sessions, 6, &alice), 0, "no such session");
+    cr_expect_eq(rg_sessions_lease(&sessions, 0, &alice), 0);
+    entry->kill_ns = 1;
+    cr_expect_eq(rg_sessions_lease(&sessions, 7, &alice), 0, "it ends");
+    entry->kill_ns = 0;
+    entry->who = nobody;
+    cr_expect_eq(rg_sessions_lease(&sessions, 7, &nobody), 0,
+                 "who has proved nothing shows a lease by knowing it");
+    free(entry);
+}
+
 Test(admissions, one_user_leaves_room_for_others)
 {
     struct rg_who alice, nobody = {.proof = RG_PROOF_NONE};
