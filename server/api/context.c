@@ -140,10 +140,10 @@ static CUresult retain_primary(struct rg_request *request, uint64_t handle, CUde
 {
     CUcontext object = NULL;
     RG_TRY(rg_driver.cuDevicePrimaryCtxRetain(&object, dev));
-    request->primary = true;
     enter(request, RG_KIND_CONTEXT, handle, object);
     struct rg_worker_context *context = state_of(request, object);
     if (context) {
+        context->primary = true;
         context->device = dev;
         context->retained++;
     }
@@ -181,12 +181,16 @@ CUresult rg_execute_cuDevicePrimaryCtxSetFlags_v2(struct rg_request *request, CU
 CUresult rg_execute_cuCtxCreate_v2(struct rg_request *request, uint64_t context, unsigned int flags,
                                    CUdevice dev)
 {
-    CUcontext made = NULL;
+    CUcontext made = NULL, popped;
     RG_TRY(rg_coredump_context_flags(flags));
-    CUresult result = rg_driver.cuCtxCreate_v2(&made, flags, dev);
-    if (result == CUDA_SUCCESS)
-        rg_request_new(request, RG_KIND_CONTEXT, context, made);
-    return result;
+    RG_TRY(rg_driver.cuCtxCreate_v2(&made, flags, dev));
+    (void)rg_driver.cuCtxPopCurrent_v2(&popped); /* which one is current is the client threads' business */
+    rg_context_unknown();
+    rg_request_new(request, RG_KIND_CONTEXT, context, made);
+    struct rg_worker_context *state = state_of(request, made);
+    if (state)
+        state->device = dev;
+    return request->result;
 }
 
 CUresult rg_execute_cuCtxSetFlags(struct rg_request *request, unsigned int flags)

@@ -229,11 +229,10 @@ CUresult rg_execute_rgModuleTake(struct rg_request *request, uint64_t module, CU
 {
     CUmodule made = NULL;
     const CUresult result = rg_driver.cuLibraryGetModule(&made, library);
-    request->owner = library;
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         rg_layouts_module(request, made, library);
-    if (result == CUDA_SUCCESS)
-        rg_request_new(request, RG_KIND_MODULE, module, made);
+        rg_request_new_of(request, RG_KIND_MODULE, module, made, library);
+    }
     return result;
 }
 

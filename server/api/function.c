@@ -116,9 +116,8 @@ CUresult rg_execute_rgModuleGetFunction(struct rg_request *request, uint64_t fun
         rg_layouts_found(request, made, module, name);
         result = rg_module_output_function(request, made, may_load);
     }
-    request->owner = module;
     if (result == CUDA_SUCCESS)
-        rg_request_new(request, RG_KIND_FUNCTION, function, made);
+        rg_request_new_of(request, RG_KIND_FUNCTION, function, made, module);
     return result;
 }
 
@@ -135,9 +134,8 @@ CUresult rg_execute_rgLibraryGetKernel(struct rg_request *request, uint64_t kern
         rg_layouts_found(request, made, library, name);
         result = rg_module_output_kernel(request, made, device, NULL);
     }
-    request->owner = library;
     if (result == CUDA_SUCCESS)
-        rg_request_new(request, RG_KIND_KERNEL, kernel, made);
+        rg_request_new_of(request, RG_KIND_KERNEL, kernel, made, library);
     return result;
 }
 
@@ -149,9 +147,8 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
     const uint64_t held = rg_share_held_in_all();
     RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
     request->memory_taken = rg_share_taken_since(held);
-    request->owner = request->uses; /* the kernel's library */
     rg_layouts_function(request, made, kernel);
-    rg_request_found(request, RG_KIND_FUNCTION, function, made);
+    rg_request_found_of(request, RG_KIND_FUNCTION, function, made, request->uses); /* the kernel's library */
     return rg_module_output_function(request, made, may_load);
 }
 
@@ -167,9 +164,8 @@ CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t fu
     const uint64_t held = rg_share_held_in_all();
     RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
     request->memory_taken = rg_share_taken_since(held);
-    request->owner = request->uses;
     rg_layouts_function(request, made, kernel);
-    rg_request_new(request, RG_KIND_FUNCTION, function, made);
+    rg_request_new_of(request, RG_KIND_FUNCTION, function, made, request->uses);
     return request->result;
 }
 
@@ -178,11 +174,10 @@ CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t modu
     CUmodule made = NULL;
     rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuLibraryGetModule(&made, library);
-    request->owner = library;
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         rg_layouts_module(request, made, library);
-    if (result == CUDA_SUCCESS)
-        rg_request_found(request, RG_KIND_MODULE, module, made);
+        rg_request_found_of(request, RG_KIND_MODULE, module, made, library);
+    }
     return result;
 }
 
@@ -190,11 +185,11 @@ CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t modu
 
 /* One entry of the answer: the handle that counts, the name, the info. `device`: of a kernel's. */
 static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
-                             const char *name, CUdevice device, bool may_load)
+                             const void *owner, const char *name, CUdevice device, bool may_load)
 {
     const bool is_kernel = kind == RG_KIND_KERNEL;
     const uint64_t length = strlen(name) + 1;
-    rg_request_found(request, kind, proposed, object);
+    rg_request_found_of(request, kind, proposed, object, owner);
     rg_request_output(request, &length, sizeof length);
     rg_request_output(request, name, length);
     if (request->violated)
@@ -220,7 +215,6 @@ CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule modul
     const bool may_load = rg_module_may_load(request);
     if (count <= RG_OUT_OF_ORDER_FUNCTIONS_MAX)
         rg_request_go_out_of_order(request);
-    request->owner = module;
     RG_TRY(rg_driver.cuModuleGetFunctionCount(&there, module));
     const unsigned int end = enumerated(request, there, first, count, &found);
     if (end > first)
@@ -228,7 +222,7 @@ CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule modul
     for (unsigned int i = first; i < end && request->out_size <= RG_FUNCTIONS_ANSWER_MAX; i++) {
         const char *name = NULL;
         RG_TRY(rg_driver.cuFuncGetName(&name, found[i]));
-        RG_TRY(output_entry(request, RG_KIND_FUNCTION, ids[i - first], found[i], name, 0, may_load));
+        RG_TRY(output_entry(request, RG_KIND_FUNCTION, ids[i - first], found[i], module, name, 0, may_load));
     }
     return request->result;
 }
@@ -241,7 +235,6 @@ CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary lib
     const CUdevice device = device_of(request);
     if (count <= RG_OUT_OF_ORDER_FUNCTIONS_MAX)
         rg_request_go_out_of_order(request);
-    request->owner = library;
     RG_TRY(rg_driver.cuLibraryGetKernelCount(&there, library));
     const unsigned int end = enumerated(request, there, first, count, &found);
     if (end > first)
@@ -249,7 +242,7 @@ CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary lib
     for (unsigned int i = first; i < end && request->out_size <= RG_FUNCTIONS_ANSWER_MAX; i++) {
         const char *name = NULL;
         RG_TRY(rg_driver.cuKernelGetName(&name, found[i]));
-        RG_TRY(output_entry(request, RG_KIND_KERNEL, ids[i - first], found[i], name, device, true));
+        RG_TRY(output_entry(request, RG_KIND_KERNEL, ids[i - first], found[i], library, name, device, true));
     }
     return request->result;
 }

@@ -107,10 +107,15 @@ CUresult rg_execute_cuGreenCtxCreate(struct rg_request *request, uint64_t handle
 CUresult rg_execute_rgGreenContext(struct rg_request *request, CUgreenCtx green, uint64_t context)
 {
     CUcontext object = NULL;
-    CUresult result = rg_driver.cuCtxFromGreenCtx(&object, green);
-    if (result == CUDA_SUCCESS)
-        rg_request_found(request, RG_KIND_CONTEXT, context, object);
-    return result;
+    RG_TRY(rg_driver.cuCtxFromGreenCtx(&object, green));
+    rg_request_found(request, RG_KIND_CONTEXT, context, object);
+    const struct rg_object *entry =
+        rg_objects_find_object(&request->worker->objects, RG_KIND_CONTEXT, object);
+    struct rg_worker_context *state = entry ? entry->extra : NULL;
+    if (state && rg_driver.cuCtxSetCurrent(object) == CUDA_SUCCESS)
+        (void)rg_driver.cuCtxGetDevice(&state->device);
+    rg_context_unknown();
+    return request->result;
 }
 
 CUresult rg_execute_rgGreenStreamCreate(struct rg_request *request, uint64_t stream, CUgreenCtx green,

@@ -74,7 +74,7 @@ void rg_out_of_order_end(struct rg_executor *executor)
 }
 
 /* The lock is held. */
-static void note(struct rg_request *request, uint64_t handle, void *object)
+static void note(struct rg_request *request, uint64_t handle, void *object, const void *owner)
 {
     struct rg_out_of_order *out_of_order = &request->worker->out_of_order;
     struct rg_pending_object *made = malloc(sizeof *made);
@@ -83,16 +83,16 @@ static void note(struct rg_request *request, uint64_t handle, void *object)
         return;
     }
     *made = (struct rg_pending_object){
-        .handle = handle, .context = request->thread->context, .object = object, .owner = request->owner};
+        .handle = handle, .context = request->thread->context, .object = object, .owner = owner};
     *out_of_order->last_made = made;
     out_of_order->last_made = &made->next;
     atomic_store_explicit(&out_of_order->any_made, true, memory_order_release);
 }
 
-void rg_out_of_order_note(struct rg_request *request, uint64_t handle, void *object)
+void rg_out_of_order_note(struct rg_request *request, uint64_t handle, void *object, const void *owner)
 {
     RG_SCOPED_LOCK(&request->worker->out_of_order.lock);
-    note(request, handle, object);
+    note(request, handle, object, owner);
 }
 
 /* The lock is held. */
@@ -109,7 +109,8 @@ void rg_out_of_order_register(struct rg_request *request)
     enter_all(request);
 }
 
-uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object)
+uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
+                              const void *owner)
 {
     struct rg_out_of_order *out_of_order = &request->worker->out_of_order;
     const bool detached = !rg_executor_of(request)->roles;
@@ -121,9 +122,9 @@ uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uin
         if (made->object == object && rg_handle_kind(made->handle) == (unsigned)kind)
             handle = made->handle;
     if (!handle && detached)
-        note(request, proposed, object);
+        note(request, proposed, object, owner);
     else if (!handle)
-        rg_request_new(request, kind, proposed, object);
+        rg_request_new_of(request, kind, proposed, object, owner);
     return handle ? handle : proposed;
 }
 

@@ -40,13 +40,14 @@ void rg_out_of_order_fini(struct rg_worker *worker);
 
 /** The record of a thread that went out of order has come to its end; before its reply. */
 void rg_out_of_order_end(struct rg_executor *executor);
-/** Notes what a record that went out of order has made: see rg_request_new. */
-void rg_out_of_order_note(struct rg_request *request, uint64_t handle, void *object);
+/** Notes what a record that went out of order has made: see rg_request_new_of. */
+void rg_out_of_order_note(struct rg_request *request, uint64_t handle, void *object, const void *owner);
 /**
  * The handle of an object that a record has found: the one that it has, or `proposed`, which it gets. Any
  * record, whether it went out of order or not.
  */
-uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object);
+uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
+                              const void *owner);
 /** Before each record: enters what others have made. The dispatcher. */
 static inline bool rg_out_of_order_any(const struct rg_out_of_order *out_of_order)
 {

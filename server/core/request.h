@@ -38,12 +38,6 @@ struct rg_request {
     unsigned char *out;
     size_t out_size, out_capacity;
     void *arena; /* list of temporary blocks, freed with the request */
-    /*
-     * set by the operation: whose the objects are that it makes or finds (struct rg_object), and that a
-     * context which it makes or finds is a device's primary one
-     */
-    const void *owner;
-    bool primary;
     unsigned memory_taken; /* of code that was loaded: a level (proto/memory_level.h), which the reply has */
     /*
      * the module, library or linker state that a parameter named, or that owns what it named: it does not end
@@ -129,6 +123,11 @@ void rg_request_output(struct rg_request *request, const void *data, size_t size
 void rg_request_new(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object);
 /** As rg_request_new, but an object that has a handle keeps it; outputs the u64 handle that counts. */
 void rg_request_found(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object);
+/** The same two of what a module or library has, the `owner`, with which it ends (struct rg_object). */
+void rg_request_new_of(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object,
+                       const void *owner);
+void rg_request_found_of(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
+                         const void *owner);
 /** As rg_request_new, of what another record may have made; the kind is known to fit. The dispatcher. */
 void rg_request_add_object(struct rg_request *request, uint64_t handle, void *object, uint64_t context,
                            const void *owner);

@@ -126,15 +126,7 @@ static bool attach(struct rg_request *request, struct rg_object *entry)
             return false;
         context->handle = entry->handle;
         context->object = entry->object;
-        context->primary = request->primary;
         entry->extra = context;
-        if (!context->primary) {
-            /* cuCtxCreate made it current here; which one is current is the client threads' business. */
-            CUcontext popped;
-            (void)rg_driver.cuCtxGetDevice(&context->device);
-            (void)rg_driver.cuCtxPopCurrent_v2(&popped);
-            rg_context_unknown();
-        }
     }
     return true;
 }
@@ -182,7 +174,8 @@ void rg_request_add_object(struct rg_request *request, uint64_t handle, void *ob
         entry->owner = owner;
 }
 
-void rg_request_new(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object)
+void rg_request_new_of(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object,
+                       const void *owner)
 {
     if (rg_handle_kind(handle) != (unsigned)kind) {
         rg_request_violation(request, "handle %#llx is not of the kind that is made",
@@ -190,18 +183,29 @@ void rg_request_new(struct rg_request *request, enum rg_kind kind, uint64_t hand
         return;
     }
     request->told = true; /* the handle stands for something */
-    if (!request->owner && (kind == RG_KIND_TEXREF || kind == RG_KIND_SURFREF))
-        request->owner = request->uses; /* the module that has it, if it is no one's own */
+    if (kind == RG_KIND_TEXREF || kind == RG_KIND_SURFREF)
+        owner = request->uses; /* the module that has it, if it is no one's own */
     if (rg_executor_of(request)->roles)
-        rg_request_add_object(request, handle, object, request->thread->context, request->owner);
+        rg_request_add_object(request, handle, object, request->thread->context, owner);
     else
-        rg_out_of_order_note(request, handle, object);
+        rg_out_of_order_note(request, handle, object, owner);
+}
+
+void rg_request_new(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object)
+{
+    rg_request_new_of(request, kind, handle, object, NULL);
+}
+
+void rg_request_found_of(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
+                         const void *owner)
+{
+    const uint64_t handle = rg_out_of_order_find(request, kind, proposed, object, owner);
+    rg_request_output(request, &handle, sizeof handle);
 }
 
 void rg_request_found(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object)
 {
-    const uint64_t handle = rg_out_of_order_find(request, kind, proposed, object);
-    rg_request_output(request, &handle, sizeof handle);
+    rg_request_found_of(request, kind, proposed, object, NULL);
 }
 
 struct owned {

@@ -1,6 +1,6 @@
 /*
  * resource.c - device resources and green contexts on the worker, over a driver of the test's own that has
- * them: only what was given out is taken back, and a green context's ordinary context ends with it.
+ * them: only what was given out is taken back, and a green context's ordinary context, which is on its device, ends with it.
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
@@ -8,7 +8,8 @@
 #include <string.h>
 
 static int green_object, context_object, description_object, stream_object;
-static unsigned splits, destroyed, streams;
+static unsigned splits, destroyed, streams, popped;
+static _Thread_local CUcontext current;
 
 static CUresult query(CUstream stream)
 {
@@ -64,6 +65,23 @@ static CUresult ordinary(CUcontext *out, CUgreenCtx green)
     *out = (CUcontext)(void *)&context_object;
     return CUDA_SUCCESS;
 }
+static CUresult set_current(CUcontext context)
+{
+    current = context;
+    return CUDA_SUCCESS;
+}
+static CUresult pop_current(CUcontext *context)
+{
+    *context = current;
+    current = NULL;
+    popped++;
+    return CUDA_SUCCESS;
+}
+static CUresult current_device(CUdevice *device)
+{
+    *device = current == (CUcontext)(void *)&context_object;
+    return CUDA_SUCCESS;
+}
 static CUresult stream_create(CUstream *out, CUgreenCtx green, unsigned flags, int priority)
 {
     streams +=
@@ -83,6 +101,9 @@ static void use_driver(void)
     rg_driver.cuGreenCtxDestroy = destroy;
     rg_driver.cuCtxFromGreenCtx = ordinary;
     rg_driver.cuGreenCtxStreamCreate = stream_create;
+    rg_driver.cuCtxSetCurrent = set_current;
+    rg_driver.cuCtxPopCurrent_v2 = pop_current;
+    rg_driver.cuCtxGetDevice = current_device;
 }
 
 static void test_green_contexts(void)
@@ -124,7 +145,9 @@ static void test_green_contexts(void)
          handle(RG_KIND_STREAM, 8), green);
     CALL(c, RG_OP_rgGreenContext, 0, CUDA_SUCCESS, "88", green, context);
     CHECK(output_u64(c) == context);
-    CALL(c, RG_OP_cuCtxCreate_v2, 1, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 7));
+    CHECK(rg_context_find(c->worker, context)->device == 1 && popped == 0); /* nobody had made it current */
+    CALL(c, RG_OP_cuCtxCreate_v2, 1, CUDA_SUCCESS, "448", 0, 2, handle(RG_KIND_CONTEXT, 7));
+    CHECK(rg_context_find(c->worker, handle(RG_KIND_CONTEXT, 7))->device == 2 && popped == 1);
     put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 7)); /* it would outlive the stream */
     CALL(c, RG_OP_rgGreenStreamCreate, 1, CUDA_ERROR_INVALID_CONTEXT, "4488", CU_STREAM_NON_BLOCKING, -1,
          handle(RG_KIND_STREAM, 8), green);
