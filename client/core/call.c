@@ -234,8 +234,7 @@ CUresult rg_call_wait_own(struct rg_call *call)
     if (call->out_of_order)
         memcpy(call->record + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
                sizeof(uint16_t));
-    waiter->into = call->into;
-    rg_receiver_prepare(session, waiter, token);
+    rg_receiver_prepare(session, waiter, token, call->into);
     session->stats.round_trips++;
     const uint64_t seq = queue->next_seq - 1;
     const bool bulk = queue->current->bulk != NULL; /* the caller's memory, until it has left */

@@ -109,7 +109,7 @@ uint32_t rg_future_prepare(struct rg_future *future, struct rg_session *session,
     const uint32_t token = answer->waiter.token;
     future->session = session;
     future->op = op;
-    rg_receiver_prepare(session, &answer->waiter, token);
+    rg_receiver_prepare(session, &answer->waiter, token, NULL);
     pthread_mutex_lock(&lock); /* from here on a reply may name it */
     answer->posted = true;
     pthread_mutex_unlock(&lock);

@@ -171,11 +171,13 @@ void rg_receiver_expect_copy(struct rg_session *session)
     pthread_mutex_unlock(&receiver->lock);
 }
 
-void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token)
+void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token,
+                         const struct rg_region *into)
 {
     struct rg_receiver *receiver = &session->receiver;
     waiter->session = session;
     waiter->token = token;
+    waiter->into = into;
     waiter->output = waiter->small;
     waiter->size = 0;
     waiter->received = 0;

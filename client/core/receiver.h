@@ -36,8 +36,12 @@ struct rg_receiver {
 
 /** Before the session's first message; starts no thread. */
 void rg_receiver_init(struct rg_session *session);
-/** Gets `waiter` ready for the reply named by `token`; before the record is sent. */
-void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token);
+/**
+ * Gets `waiter` ready for the reply named by `token`, whose bulk data goes `into` memory of the caller's (NULL: is dropped); before the
+ * record is sent.
+ */
+void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token,
+                         const struct rg_region *into);
 /** Waits until the reply is there or the session has ended. */
 void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter);
 /**
