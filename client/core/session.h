@@ -56,7 +56,7 @@ struct rg_session {
     struct rg_timeline timeline;
     struct rg_queue queue;
     struct rg_receiver receiver;
-    struct rg_chunk_size pace; /* of bulk data to the server */
+    struct rg_chunk_size chunk; /* of bulk data to the server */
     struct rg_stats stats;
     _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
     /* client/cache/load_memory.h: what the server last said is left, a level; what loads that were not waited for may take, bytes */

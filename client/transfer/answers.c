@@ -82,7 +82,7 @@ static void send_piece(struct rg_session *session, struct rg_answer_part *part)
     if (rg_queue_answer(session, &answer, rows, n, part->source ? NULL : &rg_lease_until_reply) ==
         RG_ERR_FAULT)
         rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyInDeferred);
-    rg_chunk_size_sent(&session->pace, covered, rg_now_ns() - began);
+    rg_chunk_size_sent(&session->chunk, covered, rg_now_ns() - began);
     part->offset += covered;
     part->size -= covered;
 }

@@ -12,7 +12,7 @@
 /** Bytes of bulk data that the next message to `session` should carry at most. */
 static inline size_t rg_chunk(const struct rg_session *session)
 {
-    return rg_optimise[RG_OPT_CHUNKS] ? rg_conn_piece(session->conn, rg_chunk_size_get(&session->pace))
+    return rg_optimise[RG_OPT_CHUNKS] ? rg_conn_piece(session->conn, rg_chunk_size_get(&session->chunk))
                                       : RG_BULK_MAX;
 }
 

@@ -60,7 +60,7 @@ static CUresult send(const struct rg_copy *copy, const struct rg_region *to, siz
     }
     if (!bulk.posted)
         rg_credit_return(copy->session, size);
-    rg_chunk_size_sent(&copy->session->pace, covered, rg_now_ns() - began);
+    rg_chunk_size_sent(&copy->session->chunk, covered, rg_now_ns() - began);
     return status;
 }
 

@@ -68,7 +68,7 @@ struct rg_worker {
 
     struct rg_priority_lock send_lock; /* the right to send; held across the system call */
     atomic_bool detaches;        /* the last large bulk data travelled by itself, without the right to send */
-    struct rg_chunk_size pace;   /* of bulk data to the client */
+    struct rg_chunk_size chunk;  /* of bulk data to the client */
     _Atomic uint64_t executed;   /* sequence number of the last record executed */
     _Atomic uint64_t submitted;  /* of the last whose work, if any, the driver has been given */
     _Atomic uint64_t sent, read; /* messages to the client; of these, those that it has read, as it says */

@@ -85,7 +85,7 @@ enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, ui
 {
     enum rg_status status = RG_OK;
     for (size_t at = 0, piece = 0; at < size && status == RG_OK; at += piece) {
-        piece = rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->pace));
+        piece = rg_conn_piece(worker->conn, rg_chunk_size_get(&worker->chunk));
         piece = size - at < piece ? size - at : piece;
         const struct rg_notice notice = {.type = RG_NOTICE_DEFERRED_READ,
                                          .id = id,
@@ -94,7 +94,7 @@ enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, ui
         const struct iovec part = {(void *)(uintptr_t)&notice, sizeof notice},
                            bulk = {(char *)(uintptr_t)data + at, piece};
         status = rg_worker_send(worker, id, offset + at, lease, RG_MESSAGE_NOTICE, &part, 1, &bulk, 1);
-        rg_chunk_size_sent(&worker->pace, piece, rg_now_ns() - began);
+        rg_chunk_size_sent(&worker->chunk, piece, rg_now_ns() - began);
     }
     return status;
 }

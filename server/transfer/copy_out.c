@@ -42,7 +42,7 @@ static size_t part_size(const struct copy *copy, size_t offset)
 static bool takes_pieces(const struct copy *copy)
 {
     return copy->transfer &&
-           copy->region->total > rg_conn_piece(copy->worker->conn, rg_chunk_size_get(&copy->worker->pace));
+           copy->region->total > rg_conn_piece(copy->worker->conn, rg_chunk_size_get(&copy->worker->chunk));
 }
 
 static void reply_with(const struct copy *copy, const void *data)

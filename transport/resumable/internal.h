@@ -123,7 +123,7 @@ struct rg_resumable {
 
     /* receiving */
     uint64_t received;           /* messages that have arrived as a whole */
-    uint64_t told;               /* what the peer knows of that */
+    uint64_t acknowledged;       /* of these, those that the peer has been told of */
     size_t unacknowledged_bytes; /* received since */
     bool ack_wanted;             /* for the reconnector, or the next sender */
     bool asked;                  /* a word has come, which is answered with one */

@@ -229,7 +229,7 @@ static void replay(struct rg_resumable *c)
         struct rg_retransmit_entry *entry = next;
         entry->replaying = true; /* so that it stays */
         const struct rg_resumable_header header = {.kind = RG_RESUMABLE_DATA, .received = c->received};
-        c->told = c->received;
+        c->acknowledged = c->received;
         c->unacknowledged_bytes = 0;
         memcpy(entry->data, &header, sizeof header);
         const struct iovec part = {entry->data, entry->msg_size};

@@ -86,7 +86,7 @@ void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status s
 
 struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum rg_resumable_kind kind)
 {
-    c->told = c->received;
+    c->acknowledged = c->received;
     c->unacknowledged_bytes = 0;
     c->ack_wanted = false;
     return (struct rg_resumable_header){.kind = kind, .received = c->received};
