@@ -40,6 +40,7 @@
 #include "server/timeline/times.h"
 #include "server/transfer/bulk_log.h"
 #include "server/transfer/gpudirect.h"
+#include "transport/state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #ifndef RG_TRANSPORT_LIVENESS_H
 #define RG_TRANSPORT_LIVENESS_H
 
-#include "transport/transport.h"
+#include "transport/state.h"
 
 #define RG_LIVENESS_TICKS 4u /* that a peer may be silent, each a quarter of the time that it is given */
 

@@ -17,7 +17,8 @@
 
 #include "common/base/log.h"
 #include "transport/address.h"
-#include "transport/transport.h"
+#include "transport/memory.h"
+#include "transport/state.h"
 
 #include <stdatomic.h>
 #include <string.h>

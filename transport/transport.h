@@ -9,8 +9,8 @@
  * own senders (and its own receivers) by a lock of its own. rg_conn_interrupt may be called from any thread
  * at any time before rg_conn_destroy.
  *
- * A connection is made by transport/connect/connect.h; what it is made of is a table of operations
- * (operations.h).
+ * A connection is made by transport/connect/connect.h. Memory that it is to know of is registered and advertised by memory.h; how it
+ * is doing is asked by state.h. What it is made of is a table of operations (operations.h).
  */
 #ifndef RG_TRANSPORT_H
 #define RG_TRANSPORT_H
@@ -87,32 +87,6 @@ enum {
     RG_CAP_RETRANSMITS = 1u << 6,
 };
 
-enum { RG_CONN_RAILS = 8 }; /* rails over TCP that are told apart */
-
-/**
- * What happened to bulk data on this side, where the transport knows (rdma, tcp): all 0 elsewhere. With tcp,
- * direct means that the kernel took it from, or put it into, its place.
- */
-struct rg_conn_statistics {
-    uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
-    uint64_t bulk_direct_sent,
-        bulk_direct_received; /* bytes that the device took from, or put into, their place */
-    uint64_t
-        bulk_kept; /* bytes that were copied to be there if they must be sent again (resumable/resumable.h) */
-    unsigned channels;                       /* connections for bulk data besides the first (multipath/) */
-    bool rails, striped;                     /* they are rails; and carry what this side sends */
-    uint64_t lost_rails, returned_rails;     /* rails: how often one was lost, and came back */
-    uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
-    /* rails over TCP (multipath/): bytes of bulk data by each, of which the first is the one that the session began on */
-    uint64_t rail_sent[RG_CONN_RAILS], rail_received[RG_CONN_RAILS];
-};
-
-/** How the memory of a GPU can be registered: rg_conn_register_device. */
-enum {
-    RG_DEVICE_DMABUF = 1u << 0, /* by a descriptor of a dma-buf */
-    RG_DEVICE_PEER = 1u << 1,   /* by its address, where a kernel module knows it (nvidia_peermem) */
-};
-
 /**
  * Says that the memory of bulk data stays as it is when the call that sent it has returned: until
  * rg_lease_end. A connection that may have to send the data again (resumable/resumable.h) then need not copy
@@ -144,9 +118,6 @@ struct rg_send {
     uint64_t number, route;     /* multipath/: which message, and which channel carries which piece of it */
     struct rg_retransmit_entry *entry; /* resumable/ */
 };
-
-/** A tag that nothing is ever advertised for: bulk data that is sent to it is asked for. */
-#define RG_TAG_NOWHERE UINT64_MAX
 
 /**
  * Sends one message. Returns when the caller may reuse all of the memory; that does not mean that the peer
@@ -189,98 +160,6 @@ bool rg_conn_rests(const struct rg_conn *conn);
  * discarded and the connection is still good.
  */
 RG_MUST_CHECK enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
-/**
- * Declares memory from and into which much bulk data will go (pinned memory, staging), so that the transport
- * can prepare it for transfers without copies. It must stay mapped until it is unregistered by its base. The
- * peer of a transport with one-sided writes may write into it at any time. Not needed for anything to work:
- * RG_ERR_UNSUPPORTED where it changes nothing; RG_ERR_NO_MEMORY, RG_ERR_FAULT if it cannot be registered. Any
- * thread.
- */
-enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size);
-/** Waits until no transfer uses the memory. Nothing happens if it was not registered. Any thread. */
-void rg_conn_unregister(struct rg_conn *conn, void *base);
-/**
- * What the transport and its device may be able to do: RG_DEVICE_*; 0: nothing. What one is worth shows in
- * use.
- */
-unsigned rg_conn_device_paths(struct rg_conn *conn);
-/**
- * As rg_conn_register, of a GPU's memory, which this process's CPU must not touch: bulk data goes to and from
- * there by the devices alone, and from it only by rg_conn_send of memory that is registered. `fd` is a
- * dma-buf that holds the memory from its byte `offset` on; it is not kept. -1: by the address.
- * RG_ERR_UNSUPPORTED, RG_ERR_NO_MEMORY, RG_ERR_FAULT: it cannot be registered so, of which errno tells more.
- * Unregistered by rg_conn_unregister, which must come before the memory is freed.
- */
-enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
-                                       uint64_t offset);
-/**
- * Whether bulk data of the current message would go straight into this memory, no CPU touching it. The
- * receiver.
- */
-bool rg_conn_writes_directly(struct rg_conn *conn, const void *memory, size_t size);
-/**
- * Advertises registered memory to the peer, which may then place bulk data there without asking where it
- * belongs. With a tag: that bulk data alone which the peer sends by rg_conn_send with this tag, its byte
- * `base` into the first byte of the memory; until it is withdrawn. Receiving this data into where it lies
- * already costs nothing. Without (0): whatever comes, once; the receiver takes it with
- * rg_conn_take_advertised, upon which the memory is the caller's again and must be advertised anew. Never
- * waits. RG_ERR_UNSUPPORTED: not by this transport, or the memory is not registered and cannot be;
- * RG_ERR_TIMEOUT: too much is advertised already, now. Nothing depends on it: what finds no room is asked
- * for. Any thread.
- */
-enum rg_status rg_conn_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
-                                 size_t size);
-/**
- * Ends the advert of memory for a tag, whose peer will send nothing more for it. Nothing happens if it was
- * not advertised. Any thread.
- */
-void rg_conn_withdraw(struct rg_conn *conn, uint64_t tag, void *memory);
-/**
- * The next bytes of the current message's bulk data, up to `most`, where they lie in memory that was
- * advertised without a tag: the rest of one advert, which is over. *size is 0 if they do not: they are taken
- * by rg_conn_recv_bulk. A call of rg_conn_recv_bulk for what does lie there copies it, and the memory is
- * advertised again by itself. The receiver.
- */
-RG_MUST_CHECK enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void **memory,
-                                                     size_t *size);
-/**
- * Whether the adverts without a tag have ended since this was asked last, on a connection that changes what it
- * is made of (resumable/): all that was advertised and not taken is the caller's again, as it is. Until the
- * caller has been told so, rg_conn_advertise takes none without a tag (RG_ERR_TIMEOUT): what would be advertised
- * by who still counts on the former adverts would be advertised twice. The receiver.
- */
-bool rg_conn_adverts_ended(struct rg_conn *conn);
-/**
- * Whether the peer has advertised enough without a tag for `size` bytes of bulk data, as of now. The sender.
- */
-bool rg_conn_has_advertised(struct rg_conn *conn, size_t size);
-/** Counted from the beginning. Any thread that may use the connection, beside others. */
-void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
-
-/** How far a connection is, to be compared with later: whether its peer takes and sends anything (liveness.h). */
-struct rg_conn_progress {
-    bool lost;               /* there is no connection now, and another is waited for (resumable/) */
-    bool sending, receiving; /* some thread is inside */
-    uint32_t sent, received; /* how often that has ended; counts wrap */
-    bool has_backlog;        /* what follows is known: */
-    size_t unread,
-        unsent; /* bytes that have come and nobody has received; that the peer's machine has not got */
-};
-/** Any thread that may use the connection, beside others. */
-void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out);
-/** The same of a further connection that carries bulk data for this one, by its place from 0. False: there is no such. */
-bool rg_conn_channel_progress(const struct rg_conn *conn, unsigned place, struct rg_conn_progress *out);
-/** Does without it: what it carries goes by others. False: there is no such, or no other. Threads as rg_conn_progress. */
-bool rg_conn_give_up_channel(struct rg_conn *conn, unsigned place);
-
-/** How a connection is protected. */
-struct rg_conn_security {
-    bool encrypted;  /* by TLS; of several connections: all of them */
-    char cipher[32]; /* "TLS_AES_256_GCM_SHA384" */
-    char peer[256];  /* the name in the certificate that the peer has proved; "": it is not known here */
-};
-/** Of a session's connection: of all that it is made of. Threads as rg_conn_progress. */
-void rg_conn_security(const struct rg_conn *conn, struct rg_conn_security *out);
 /**
  * What another process needs besides the descriptor to go on with a connection by TLS (options->tls_keys of
  * rg_transport_adopt_fd). The connection must not be used afterwards, only destroyed, which says nothing to the

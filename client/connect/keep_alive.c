@@ -10,6 +10,7 @@
 #include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "transport/liveness.h"
+#include "transport/state.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

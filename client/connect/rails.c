@@ -12,6 +12,7 @@
 #include "transport/multipath/join.h"
 #include "transport/multipath/multipath.h"
 #include "transport/resumable/resumable.h"
+#include "transport/state.h"
 #include "transport/topology/choice.h"
 
 #include <stdio.h>

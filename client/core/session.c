@@ -8,6 +8,7 @@
 #include "client/core/hooks.h"
 #include "common/base/log.h"
 #include "common/base/uncancelled.h"
+#include "transport/memory.h"
 #include "transport/resumable/resumable.h"
 
 #include <stdarg.h>

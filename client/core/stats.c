@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/sync/scoped_lock.h"
+#include "transport/state.h"
 
 #include <errno.h>
 #include <fcntl.h>

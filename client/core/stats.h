@@ -5,6 +5,7 @@
 #ifndef RG_CLIENT_CORE_STATS_H
 #define RG_CLIENT_CORE_STATS_H
 
+#include "transport/state.h"
 #include "transport/transport.h"
 
 #include <stdint.h>

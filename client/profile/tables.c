@@ -8,6 +8,7 @@
 #include "client/profile/threads.h"
 #include "common/base/clock.h"
 #include "proto/gpu_path.h"
+#include "transport/state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -15,6 +15,7 @@
 #include "client/core/session.h"
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
+#include "transport/memory.h"
 
 #define ADVERTISED_LEAST 8192 /* bytes that are worth a word ahead */
 

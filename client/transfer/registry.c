@@ -7,6 +7,7 @@
 #include "client/transfer/transfer.h"
 #include "common/base/uncancelled.h"
 #include "common/sync/scoped_lock.h"
+#include "transport/memory.h"
 
 #include <stdlib.h>
 

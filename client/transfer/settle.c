@@ -11,6 +11,7 @@
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
 #include "common/base/uncancelled.h"
+#include "transport/memory.h"
 
 bool rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
                         size_t bulk_size)

@@ -7,6 +7,7 @@
 #include "common/base/log_limit.h"
 #include "server/core/leader_followers.h"
 #include "server/core/out_of_order.h"
+#include "transport/memory.h"
 
 #include <stdarg.h>
 #include <stdio.h>

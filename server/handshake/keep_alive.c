@@ -9,6 +9,7 @@
 #include "common/sync/scoped_lock.h"
 #include "server/modules.h"
 #include "transport/liveness.h"
+#include "transport/state.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* rails.c - see rails.h. */
 #include "server/handshake/rails.h"
+#include "transport/state.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

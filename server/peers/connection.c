@@ -7,6 +7,7 @@
 #include "server/peers/upgrade.h"
 #include "server/transfer/bulk_log.h"
 #include "server/transfer/deferred.h"
+#include "transport/state.h"
 #include "transport/transport.h"
 
 #include <stdio.h>

@@ -17,6 +17,8 @@
 #include "server/perf/perftest.h"
 #include "server/sandbox/sandbox.h"
 #include "transport/control.h"
+#include "transport/memory.h"
+#include "transport/state.h"
 #include "transport/upgrade/upgrade.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
+#include "transport/memory.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

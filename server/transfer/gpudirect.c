@@ -7,6 +7,7 @@
 #include "generated/server/driver.h"
 #include "server/modules.h"
 #include "server/transfer/gpudirect_choice.h"
+#include "transport/memory.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "generated/server/driver.h"
+#include "transport/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

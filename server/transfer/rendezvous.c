@@ -11,6 +11,7 @@
 #include "server/shares/worker/count.h"
 #include "server/transfer/credit.h"
 #include "server/transfer/deferred.h"
+#include "transport/memory.h"
 
 /* Asks for chunks up to `end`, as far as that has not been done. */
 static void ask(struct rg_deferred_item *item, size_t end)

@@ -306,7 +306,9 @@ void test_advertised_lost(struct ends *e)
 /* --- peers that say what is not so --- */
 
 #ifdef RG_TEST_RDMA
+#include "transport/memory.h"
 #include "transport/rdma/internal.h"
+#include "transport/state.h"
 
 /* Sends a message with bulk data in advertised memory of which `pieces` tells; nothing was written. */
 static void send_word_of(struct rg_conn *conn, const struct rg_rdma_piece *pieces, unsigned n,

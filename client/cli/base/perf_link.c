@@ -8,6 +8,7 @@
 #include "transport/address.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
+#include "transport/memory.h"
 #include "transport/multirail/multirail.h"
 #include "transport/topology/rails.h"
 

@@ -6,6 +6,7 @@
 #include "client/cli/doctor/doctor.h"
 #include "client/query/query.h"
 #include "transport/address.h"
+#include "transport/state.h"
 #include "transport/topology/choice.h"
 
 #include <netinet/in.h>

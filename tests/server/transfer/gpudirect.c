@@ -5,6 +5,7 @@
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
+#include "transport/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 
 #include "transport/multipath/compression_policy.h"
 #include "transport/multipath/wire.h"
+#include "transport/state.h"
 
 #include <string.h>
 

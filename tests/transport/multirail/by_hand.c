@@ -7,6 +7,7 @@
 #include "transport/liveness.h"
 
 #include "transport/multipath/wire.h"
+#include "transport/state.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -11,7 +11,9 @@
 #include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
+#include "transport/memory.h"
 #include "transport/multipath/wire.h"
+#include "transport/state.h"
 
 #include <poll.h>
 #include <pthread.h>

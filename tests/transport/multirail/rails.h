@@ -3,6 +3,7 @@
 #define RG_TESTS_MULTIRAIL_RAILS_H
 
 #include "tests/transport/support.h"
+#include "transport/state.h"
 
 static const char address[] = "mem:rails";
 

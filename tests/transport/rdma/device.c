@@ -5,6 +5,7 @@
  */
 #include "tests/transport/support.h"
 
+#include "transport/memory.h"
 #include "transport/rdma/internal.h"
 
 #include <errno.h>

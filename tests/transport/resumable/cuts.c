@@ -7,6 +7,8 @@
 #include "tests/transport/resumable/ends.h"
 #include "tests/transport/tls/pair.h"
 #include "transport/connect/connect.h"
+#include "transport/memory.h"
+#include "transport/state.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -4,6 +4,8 @@
  */
 #include "tests/transport/resumable/ends.h"
 #include "transport/connect/connect.h"
+#include "transport/memory.h"
+#include "transport/state.h"
 
 #include <poll.h>
 #include <string.h>

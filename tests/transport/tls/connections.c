@@ -7,6 +7,7 @@
 
 #include "transport/connect/connect.h"
 #include "transport/frame.h"
+#include "transport/state.h"
 #include "transport/tls/internal.h"
 
 #include <openssl/ssl.h>
