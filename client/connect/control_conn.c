@@ -41,7 +41,7 @@ static void *open_main(void *argument)
     struct rg_session *session = argument;
     struct rg_conn *conn;
     char why[512] = "";
-    if (atomic_load(&session->ended) != CUDA_SUCCESS || atomic_load(&session->over))
+    if (!rg_session_goes_on(session))
         return NULL;
     if (open_one(session, &conn, why, sizeof why) == RG_OK)
         rg_resumable_set_control(session->conn, conn);

@@ -58,7 +58,7 @@ static bool answers(const struct rg_session *session)
 static void look(const struct group *group, struct rg_session *session, struct rg_liveness *seen)
 {
     const struct rg_conn_progress before = seen->last;
-    if (atomic_load(&session->ended) != CUDA_SUCCESS || atomic_load(&session->over))
+    if (!rg_session_goes_on(session))
         return;
     rg_receiver_poll(session); /* what the worker said while nobody waited */
     const unsigned silent = rg_liveness_look(seen, session->conn, false);

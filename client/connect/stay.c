@@ -35,11 +35,6 @@ static struct group groups[RG_SERVERS_MAX];
 
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER; /* one thread at a time */
 
-static bool goes_on(const struct rg_session *session)
-{
-    return atomic_load(&session->ended) == CUDA_SUCCESS && !atomic_load(&session->over);
-}
-
 /* Shows the certificate to the server of the session. */
 static enum rg_status show(const struct rg_session *session, const struct rg_credentials *credentials,
                            char *why, size_t why_size)
@@ -90,7 +85,7 @@ static void look_at_all(const struct group *group, int64_t now)
 {
     RG_SCOPED_LOCK(&looking);
     for (unsigned i = group->first; i < group->first + group->n; i++)
-        if (standings[i].until && goes_on(&rg_sessions[i]))
+        if (standings[i].until && rg_session_goes_on(&rg_sessions[i]))
             look(&rg_sessions[i], &standings[i], now);
 }
 
@@ -106,7 +101,7 @@ static void *watch(void *argument)
             const int64_t left = standings[i].until - now;
             const int64_t part =
                 left > 0 ? left / PAUSES : PAUSE_LATE_S; /* a server may let it stay all the same */
-            if (!standings[i].until || !goes_on(&rg_sessions[i]))
+            if (!standings[i].until || !rg_session_goes_on(&rg_sessions[i]))
                 continue;
             any = true;
             pause = part < pause ? part : pause;

@@ -34,11 +34,6 @@ struct returning {
 static struct returning returnings[RG_SERVERS_MAX] = {
     [0 ... RG_SERVERS_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
-static bool goes_on(const struct rg_session *session)
-{
-    return atomic_load(&session->ended) == CUDA_SUCCESS && !atomic_load(&session->over);
-}
-
 /* Asks the server for an upgrade, by a connection of its own, and makes it. */
 static enum rg_status upgrade(struct rg_session *session, struct rg_conn **conn,
                               struct rg_conn **control_conn, char *why, size_t why_size)
@@ -97,7 +92,7 @@ static void *returning_main(void *argument)
     rg_thread_expect_little();
     for (;;) {
         rg_pause(rg_adaptive_raise(&returning->pause, &pause_ns));
-        if (!goes_on(session) || attempt(session, returning))
+        if (!rg_session_goes_on(session) || attempt(session, returning))
             return NULL;
     }
 }

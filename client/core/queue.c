@@ -109,7 +109,7 @@ static void flush_locked(struct rg_session *session, bool bulk)
     }
     queue->current = batch == &queue->batches[0] ? &queue->batches[1] : &queue->batches[0];
     pthread_mutex_unlock(&queue->lock);
-    if (atomic_load(&session->ended) == CUDA_SUCCESS)
+    if (rg_session_lives(session))
         send_batch(session, batch);
     else if (batch->bulk)
         batch->bulk->status = RG_ERR_CLOSED;
@@ -256,7 +256,7 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
                            .detachable = true};
     pthread_mutex_lock(&queue->send_lock);
     enum rg_status status =
-        atomic_load(&session->ended) == CUDA_SUCCESS ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
+        rg_session_lives(session) ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
     session->stats.sent_messages++;
     session->stats.sent_bytes += sizeof header + sizeof *answer + send.bulk_size;
     pthread_mutex_unlock(&queue->send_lock);
@@ -283,7 +283,7 @@ void rg_queue_say_alive(struct rg_session *session, bool asks)
     if (pthread_mutex_trylock(&queue->send_lock) != 0)
         return;
     const enum rg_status status =
-        atomic_load(&session->ended) == CUDA_SUCCESS ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
+        rg_session_lives(session) ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
     pthread_mutex_unlock(&queue->send_lock);
     if (status != RG_OK && status != RG_ERR_CLOSED)
         lost_sending(session, status);

@@ -30,11 +30,6 @@ void rg_receiver_init(struct rg_session *session)
     rg_cond_init(&session->receiver.background_wake);
 }
 
-static bool session_over(const struct rg_session *session)
-{
-    return atomic_load(&session->ended) != CUDA_SUCCESS;
-}
-
 /* Gives the role to whoever should have it next; the lock is held, the role is free. */
 static void pass_role(struct rg_receiver *receiver)
 {
@@ -62,7 +57,7 @@ static bool is_needed(const struct rg_session *session)
 {
     const struct rg_receiver *receiver = &session->receiver;
     return !receiver->role_taken && receiver->notices_due > 0 && !others_wait(receiver) &&
-           !session_over(session);
+           rg_session_lives(session);
 }
 
 /*
@@ -228,7 +223,7 @@ static inline void wait_until(struct rg_session *session, struct rg_waiter *wait
     pthread_mutex_lock(&receiver->lock);
     list_add(receiver, waiter);
     receiver->n_for_notices += waiter->for_notice;
-    while (!over(argument) && (waiter->filling || !session_over(session))) {
+    while (!over(argument) && (waiter->filling || rg_session_lives(session))) {
         if (receiver->role_taken && !has_role) { /* also by who fills it */
             pthread_cond_wait(&waiter->wake, &receiver->lock);
             continue;
@@ -274,7 +269,7 @@ void rg_receiver_wait_for_notice(struct rg_session *session, bool (*over)(const 
 static bool take_role(struct rg_session *session)
 {
     struct rg_receiver *receiver = &session->receiver;
-    for (int i = 0; i < ROLE_PAUSES && !session_over(session); i++) {
+    for (int i = 0; i < ROLE_PAUSES && rg_session_lives(session); i++) {
         pthread_mutex_lock(&receiver->lock);
         const bool free = !receiver->role_taken;
         receiver->role_taken = true;
@@ -293,7 +288,7 @@ void rg_receiver_last_words(struct rg_session *session)
     struct rg_message_header header;
     if (!take_role(session))
         return; /* whoever has it comes to them */
-    while (!session_over(session) && rg_conn_recv(session->conn, 0, &message) == RG_OK &&
+    while (rg_session_lives(session) && rg_conn_recv(session->conn, 0, &message) == RG_OK &&
            !message.bulk_size && message.size >= sizeof header) {
         memcpy(&header, message.data, sizeof header);
         if (header.kind == RG_MESSAGE_CONTROL)
@@ -316,7 +311,7 @@ void rg_receiver_poll(struct rg_session *session)
     }
     receiver->role_taken = true;
     pthread_mutex_unlock(&receiver->lock);
-    while (!session_over(session) && rg_message_receive(session, 0))
+    while (rg_session_lives(session) && rg_message_receive(session, 0))
         ;
     pthread_mutex_lock(&receiver->lock);
     wake_for_notices(receiver);

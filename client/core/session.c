@@ -35,7 +35,7 @@ static void stop(struct rg_session *session, CUresult error)
     atomic_store(&session->ended, error);
     bool last = true;
     for (unsigned i = 0; i < rg_n_own_sessions; i++)
-        last &= atomic_load(&rg_sessions[i].ended) != CUDA_SUCCESS;
+        last &= !rg_session_lives(&rg_sessions[i]);
     if (last) {
         rg_sessions_outcome = error;
         atomic_store(&rg_sessions_ended, error);
@@ -46,7 +46,7 @@ void rg_session_end(struct rg_session *session, CUresult error, const char *form
 {
     RG_UNCANCELLED;
     RG_THREAD_OUTSIDE;
-    if (atomic_load(&session->ended) != CUDA_SUCCESS)
+    if (!rg_session_lives(session))
         return;
     pthread_mutex_lock(&session->ending);
     const bool first = !atomic_exchange(&session->over, true);

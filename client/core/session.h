@@ -88,6 +88,16 @@ extern atomic_bool rg_contexts_suspect;
  */
 extern atomic_bool rg_process_exits;
 
+/** Whether calls of the session are possible. Any thread. */
+static inline bool rg_session_lives(const struct rg_session *session)
+{
+    return atomic_load(&session->ended) == CUDA_SUCCESS;
+}
+/** And its connection is to be used. */
+static inline bool rg_session_goes_on(const struct rg_session *session)
+{
+    return rg_session_lives(session) && !atomic_load(&session->over);
+}
 /** Marks a session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
 void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -26,7 +26,7 @@ static void end(struct rg_thread *thread)
 {
     own = thread; /* the calls below find it */
     for (unsigned i = 0; i < rg_n_sessions; i++)
-        if (thread->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
+        if (thread->at[i].announced && rg_session_lives(&rg_sessions[i]))
             (void)rg_op_rgThreadEnd(rg_home_of_session(&rg_sessions[i]));
     own = NULL;
 }

@@ -167,7 +167,7 @@ bool rg_unified_want(uint64_t address)
 /* Whether the host has something of it for which there is still a device. */
 static bool may_leave(const struct rg_managed_range *range)
 {
-    return range->n_held && !range->leaving && atomic_load(&range->session->ended) == CUDA_SUCCESS;
+    return range->n_held && !range->leaving && rg_session_lives(range->session);
 }
 
 CUresult rg_unified_release_all(void)

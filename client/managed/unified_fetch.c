@@ -109,7 +109,7 @@ static void lose(struct rg_managed_range *range, const struct stretch *s, CUresu
 {
     const uint64_t start = rg_managed_range_page(range, s->first),
                    size = (uint64_t)(s->end - s->first) * RG_PAGE;
-    if (atomic_load(&s->session->ended) != CUDA_SUCCESS) {
+    if (!rg_session_lives(s->session)) {
         static atomic_bool told;
         if (!atomic_exchange(&told, true))
             rg_error("memory at %#llx was on the server when that was lost; who touches it gets SIGBUS",
@@ -277,7 +277,7 @@ static bool is_missing(size_t index, uint64_t *start, uint64_t *size)
     if (index >= rg_managed_ranges.n)
         return false;
     const struct rg_managed_range *range = rg_managed_ranges.at[index];
-    if (range->kind == RG_UNIFIED_HOST && atomic_load(&range->session->ended) == CUDA_SUCCESS &&
+    if (range->kind == RG_UNIFIED_HOST && rg_session_lives(range->session) &&
         memchr(range->state, RG_PAGE_DEVICE, range->n_pages)) {
         *start = range->start;
         *size = range->size;

@@ -41,7 +41,7 @@ int rg_times_fetch(struct rg_session *session, bool all, struct rg_time *out, ui
     rg_queue_answer(session, &question, NULL, 0, NULL);
     pthread_mutex_lock(&lock);
     int error = 0;
-    while (due_id && error != ETIMEDOUT && atomic_load(&session->ended) == CUDA_SUCCESS)
+    while (due_id && error != ETIMEDOUT && rg_session_lives(session))
         error = pthread_cond_timedwait(&answered, &lock, &until);
     const bool came = due_id == 0;
     place = NULL;

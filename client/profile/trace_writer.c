@@ -327,7 +327,7 @@ void rg_trace_writer_finish(void)
         received = session->stats.received_bytes;
         round_trips = session->stats.round_trips;
         repeated = session->stats.repeated_bytes;
-        if (timed(session) && atomic_load(&session->ended) == CUDA_SUCCESS) {
+        if (timed(session) && rg_session_lives(session)) {
             rg_queue_flush(session);
             take_times(session, true);
         }

@@ -21,7 +21,7 @@ static void ask(struct rg_session *session)
     const CUresult status = rg_op_rgCreditAsk(&freed);
     if (status == CUDA_SUCCESS)
         (void)rg_credit_pool_given(&credits[session->number].pool, freed);
-    else if (atomic_load(&session->ended) == CUDA_SUCCESS)
+    else if (rg_session_lives(session))
         rg_session_async_error(session, status, RG_OP_rgCreditAsk);
 }
 

@@ -77,20 +77,11 @@ static bool leaves(struct rg_session_entry *entry, uint64_t now)
     return now - entry->leaves_ns < RG_SESSION_LEAVES_NS;
 }
 
-static bool have_one_in_common(const struct rg_session_info *a, const struct rg_session_info *b)
-{
-    for (uint32_t i = 0; i < a->n_devices; i++)
-        for (uint32_t j = 0; j < b->n_devices; j++)
-            if (a->devices[i] == b->devices[j])
-                return true;
-    return false;
-}
-
 bool rg_sessions_any_leaves(const struct rg_sessions *sessions, const struct rg_session_info *info)
 {
     const uint64_t now = rg_now_ns();
     for (uint32_t i = 0; i < sessions->n; i++)
-        if ((!info || have_one_in_common(&sessions->entries[i]->info, info)) &&
+        if ((!info || rg_sessions_meet(&sessions->entries[i]->info, info)) &&
             leaves(sessions->entries[i], now))
             return true;
     return false;

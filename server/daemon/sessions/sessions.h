@@ -124,6 +124,15 @@ RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions,
                                                    const struct rg_who *who,
                                                    const struct rg_session_files *files,
                                                    struct rg_monitor_answer *answer);
+/** Whether two sessions have a device in common. */
+static inline bool rg_sessions_meet(const struct rg_session_info *a, const struct rg_session_info *b)
+{
+    for (uint32_t i = 0; i < a->n_devices; i++)
+        for (uint32_t j = 0; j < b->n_devices; j++)
+            if (a->devices[i] == b->devices[j])
+                return true;
+    return false;
+}
 /** Whether there is such a session, and it is theirs. */
 bool rg_sessions_belongs(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who);
 /** The lease by which a session has begun that is theirs, if they have proved who they are; 0: none. */

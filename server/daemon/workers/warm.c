@@ -119,26 +119,17 @@ static void pause_kind(struct rg_warm_kind *kind, uint64_t now)
     kind->from_ns = now + kind->pause_ns;
 }
 
-static bool have_common(const struct rg_session_info *a, const struct rg_session_info *b)
-{
-    for (uint32_t i = 0; i < a->n_devices; i++)
-        for (uint32_t j = 0; j < b->n_devices; j++)
-            if (a->devices[i] == b->devices[j])
-                return true;
-    return false;
-}
-
 bool rg_warm_make_room(struct rg_sessions *sessions, const struct rg_session_info *info)
 {
     struct rg_warm *warm = &sessions->warm;
     const uint64_t from = rg_now_ns() + PRESSURE_NS;
     bool any = false;
     for (uint32_t i = 0; i < RG_WARM_MAX && warm->most; i++)
-        if (have_common(&warm->kinds[i].devices, info) && warm->kinds[i].from_ns < from)
+        if (rg_sessions_meet(&warm->kinds[i].devices, info) && warm->kinds[i].from_ns < from)
             warm->kinds[i].from_ns = from;
     for (uint32_t i = 0; i < RG_WARM_MAX && warm->most; i++) {
         struct rg_warm_worker *worker = &warm->workers[i];
-        if (!worker->pid || !have_common(&worker->kind->devices, info))
+        if (!worker->pid || !rg_sessions_meet(&worker->kind->devices, info))
             continue;
         any = true;
         rg_warm_worker_end(worker);
@@ -187,7 +178,7 @@ void rg_warm_reap(struct rg_sessions *sessions)
 static bool is_alone(const struct rg_sessions *sessions, const struct rg_session_info *info)
 {
     for (uint32_t i = 0; i < sessions->n; i++)
-        if (sessions->entries[i]->share.grant.exclusive && have_common(&sessions->entries[i]->info, info))
+        if (sessions->entries[i]->share.grant.exclusive && rg_sessions_meet(&sessions->entries[i]->info, info))
             return true;
     return false;
 }
