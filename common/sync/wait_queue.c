@@ -1,6 +1,8 @@
 /* wait_queue.c - see wait_queue.h. */
 #include "common/sync/wait_queue.h"
 
+#include "common/base/clock.h"
+
 /* On the stack of who sleeps. It goes away under the lock, so that who wakes is done with it. */
 struct rg_wait_queue_entry {
     struct rg_wait_queue_entry *next, *previous;
@@ -58,11 +60,7 @@ bool rg_wait_queue_wait_until(struct rg_wait_queue *list, pthread_mutex_t *lock,
 {
     struct rg_wait_queue_entry self;
     int error = 0;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&self.wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&self.wake);
     enter(list, &self);
     while (!self.woken && error == 0)
         error = pthread_cond_timedwait(&self.wake, lock, until);

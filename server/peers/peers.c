@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { AWAIT_S = 20 }; /* also until a way over RDMA that leads nowhere has been given up */
@@ -62,9 +61,7 @@ CUresult rg_execute_rgPeerInvite(struct rg_request *request, unsigned int number
 CUresult rg_execute_rgPeerAwait(struct rg_request *request, unsigned int number, unsigned int *open)
 {
     struct rg_worker *worker = request->worker;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += AWAIT_S;
+    const struct timespec until = rg_timespec(rg_now_ns() + AWAIT_S * 1000000000ull);
     RG_SCOPED_LOCK(lock_of(worker));
     const struct rg_peer *peer = place(worker, number);
     if (!peer)
@@ -256,11 +253,7 @@ void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *he
 
 static void init(struct rg_worker *worker)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&rg_peers_of(worker)->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    rg_cond_init(&rg_peers_of(worker)->changed);
     for (unsigned i = 0; i < RG_SERVERS_MAX; i++)
         pthread_mutex_init(&rg_peers_of(worker)->peers[i].send_lock, NULL);
 }

@@ -157,9 +157,7 @@ struct patience {
 static void *lose_patience(void *argument)
 {
     struct patience *patience = argument;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += PATIENCE_S;
+    const struct timespec until = rg_timespec(rg_now_ns() + PATIENCE_S * 1000000000ull);
     pthread_mutex_lock(&patience->lock);
     while (!patience->done &&
            pthread_cond_clockwait(&patience->over, &patience->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT)

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LOOK_NS 50000000 /* between looks whether the device has failed, for who waits for its streams */
 
@@ -206,12 +205,8 @@ struct sg_clique *sg_clique_new(uint64_t key, int n)
     struct sg_clique *clique = calloc(1, sizeof *clique);
     if (!clique)
         return NULL;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&clique->lock, NULL);
-    pthread_cond_init(&clique->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&clique->changed);
     clique->exchanges_end = &clique->exchanges;
     clique->key = key;
     clique->root = sg_process();
@@ -279,11 +274,7 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm)
     bool failed = false;
     pthread_mutex_lock(&clique->lock);
     while (comm->pending && !failed) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        const struct timespec until = rg_timespec(rg_now_ns() + LOOK_NS);
         if (pthread_cond_timedwait(&clique->changed, &clique->lock, &until) == 0)
             continue;
         pthread_mutex_unlock(&clique->lock);

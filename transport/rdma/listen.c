@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -299,14 +298,7 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
 enum rg_status rg_rdma_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out)
 {
     struct rdma_listener *l = (struct rdma_listener *)listener;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    const struct timespec until = rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u);
     enum rg_status status = RG_OK;
     pthread_mutex_lock(&l->lock);
     while (l->n == 0 && !atomic_load(&l->interrupted) && status == RG_OK) {

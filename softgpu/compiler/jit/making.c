@@ -4,10 +4,11 @@
  */
 #include "softgpu/compiler/jit/making.h"
 
+#include "common/base/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PATIENCE_S 60
@@ -24,9 +25,7 @@ static __thread unsigned own;
 
 static void at_exit(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += PATIENCE_S;
+    const struct timespec until = rg_timespec(rg_now_ns() + PATIENCE_S * 1000000000ull);
     pthread_mutex_lock(&making.lock);
     making.ending = making.process == getpid();
     while (making.ending && making.threads > own &&

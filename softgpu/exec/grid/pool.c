@@ -34,6 +34,7 @@
 #include "softgpu/exec/grid/plan.h"
 #include "softgpu/guest.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/sync/wait_queue.h"
@@ -42,7 +43,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define EXTRA_SLOT_WAIT_NS 2000000 /* how long a caller waits before it makes an extra slot */
 #define EXTRA_SLOTS_MAX    256u
@@ -245,13 +245,7 @@ static void *work(void *unused)
  * ended. */
 static struct sg_slot *wait_for_slot(struct sg_grid *grid)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += EXTRA_SLOT_WAIT_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    struct timespec until = rg_timespec(rg_now_ns() + EXTRA_SLOT_WAIT_NS);
     while (!grid->workers && has_blocks(grid)) {
         int error = pthread_cond_clockwait(&grid->finished, &engine.lock, CLOCK_MONOTONIC, &until);
         struct sg_slot *slot = take_slot(error == ETIMEDOUT);
