@@ -1,4 +1,11 @@
-/* rails.c - see rails.h. */
+/*
+ * rails.c - the ways of each session, and what goes by which of them (rails.h).
+ *
+ * A session's ways are found once, when a connection for bulk data is first wanted: the address that it began at, then those that the
+ * server has told. Which of them are rails is looked at each time (plan), as links come and go. A channel gets the rail that has
+ * the fewest; one that cannot be had, or is lost, is left alone for a while. The first connection is made anew by the way in use, then by
+ * the others in their order. Nothing here ends a session: what fails is logged and tried again.
+ */
 #include "client/connect/rails.h"
 
 #include "client/core/session.h"

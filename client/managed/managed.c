@@ -1,4 +1,11 @@
-/* managed.c - see managed.h. The worker's side of an allocation is ordinary device memory. */
+/*
+ * managed.c - managed memory and variables by address, and whose they are (managed.h).
+ *
+ * Each piece is memory that the worker has at the same addresses, mapped here and shared (unified.h). It ends with a call, its context
+ * or its module. Variables of libraries outlive contexts: when one ends they come to the host, and go to the context in which work
+ * begins next. A server whose addresses are in use here already is refused with an error of the allocation. One lock, not held while
+ * memory is shared or fetched.
+ */
 #include "client/managed/managed.h"
 
 #include "client/core/address_map.h"

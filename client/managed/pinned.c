@@ -1,4 +1,11 @@
-/* pinned.c - see pinned.h. `lock` is held for writing while memory is mapped or its mapping ends. */
+/*
+ * pinned.c - page-locked memory is mapped into the device, and no longer (pinned.h).
+ *
+ * To map a range: copies that are queued for it come to their end, transports let go of it, the worker gets memory at its pages (an
+ * *area*, of one range or of several that share pages), and the pages are shared; those at the ends, which others may have a part of, in
+ * part (unified.h). What fails on the way is undone, and the call that needs the memory fails. `lock` is held for writing while memory
+ * is mapped or its mapping ends.
+ */
 #include "client/managed/pinned.h"
 
 #include "client/core/address_map.h"

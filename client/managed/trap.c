@@ -1,4 +1,10 @@
-/* trap.c - see faults.h: what the kernel is told of pages, and what they hold while they are trapped. */
+/*
+ * trap.c - pages by userfaultfd or by mprotect: trapping them, closing, opening and filling them (faults.h).
+ *
+ * Which of the two a range has is decided once, by what the kernel says of its mapping (look_up): userfaultfd takes private anonymous
+ * memory that can be written. All else is protected, and filled so that no other thread ever sees it half filled: by memory that takes its place
+ * (private), or by a second mapping (shared). Where neither can be, it is open to writers for as long as a copy takes.
+ */
 #include "client/managed/faults_internal.h"
 
 #include "common/base/descriptor.h"

@@ -1,4 +1,10 @@
-/* inventory.c - see inventory.h. */
+/*
+ * inventory.c - asks the servers, and chooses what is shown of their devices (inventory.h).
+ *
+ * Shown are the devices of the session, if there is one; else those that were shown before, if the servers still have them; else, of as
+ * many as the user wants, those with the fewest users, as a server would choose. What is wrong with a server is said once, since programs
+ * that look for GPUs ask again and again.
+ */
 #include "client/nvml/inventory.h"
 
 #include "client/core/session.h"

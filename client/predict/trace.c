@@ -1,4 +1,9 @@
-/* trace.c - reads and checks a trace. See trace.h. */
+/*
+ * trace.c - reads a trace, block by block, and checks it (trace.h).
+ *
+ * The file is read as a whole; each block's checksum is compared before a reader of its kind takes it apart with a cursor, which
+ * remembers that anything was wrong. What is good is there when the last block's counts agree; what is not is a sentence for the user.
+ */
 #include "client/predict/trace.h"
 
 #include "common/base/cleanup.h"

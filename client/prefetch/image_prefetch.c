@@ -1,4 +1,10 @@
-/* image_prefetch.c - see image_prefetch.h. */
+/*
+ * image_prefetch.c - a program's own images are loaded, and the functions of others asked for, before it does (image_prefetch.h).
+ *
+ * All own images are sent first, then loaded, since the worker waits for the bytes where it loads. An answer says of each form (library,
+ * module) whether it could be loaded and what is in it, which goes to the image cache; a form that could not is dropped, and the program's own call
+ * then asks as it always would. Any thread that has a context.
+ */
 #include "client/prefetch/image_prefetch.h"
 
 #include "client/cache/variables.h"

@@ -1,5 +1,11 @@
-/* startup_profile.c - see startup_profile.h. One lock guards the lists; it is not held while anything is sent
- * or waited for. */
+/*
+ * startup_profile.c - what is remembered of a program, noted while it runs, and done ahead (startup_profile.h).
+ *
+ * The journal is read before the hello. From then on it gets a record whenever something new is noted, so that a process that is killed
+ * loses nothing but what it did not want this time, which is noted at its end. A journal that makes no sense counts as empty, and an
+ * image is only loaded ahead if the image cache knows that it loads. One lock guards the lists; it is not held while anything is
+ * sent or waited for.
+ */
 #include "client/prefetch/startup_profile.h"
 
 #include "client/cache/journal.h"

@@ -1,4 +1,9 @@
-/* tables.c - see tables.h. */
+/*
+ * tables.c - the profile's figures, once as JSON (rg_profile_end_text) and once for people (rg_profile_summary_text); see tables.h.
+ *
+ * Both add up what the threads have counted (rows, one a function of the API), then go through sessions, calls by the time waited, and
+ * the call sites that waited longest. Names of lines, which take long to find, are looked up at the end alone.
+ */
 #include "client/profile/tables.h"
 
 #include "client/core/session.h"

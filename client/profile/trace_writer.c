@@ -1,4 +1,11 @@
-/* trace_writer.c - writes the trace. See trace_writer.h. */
+/*
+ * trace_writer.c - what threads have noted and the worker has measured becomes blocks of the trace (trace_writer.h).
+ *
+ * A block is put together in `payload` as numbers of variable length, mostly as what they differ by from the one before, and written
+ * with its checksum. Ten times a second the thread takes what is new of all threads; the worker's times are fetched long before it must
+ * drop any, and the rest at the end. What fails (a full disk, no memory) is said once; the file lacks its last block then, so nobody
+ * takes it for whole.
+ */
 #include "client/profile/trace_writer.h"
 
 #include "client/core/optimisations.h"

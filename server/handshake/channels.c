@@ -1,4 +1,10 @@
-/* channels.c - see channels.h. */
+/*
+ * channels.c - connections that come while the session runs, and who gets them (channels.h).
+ *
+ * One thread sleeps until the monitor hands over a connection with its client's hello, and gives it on by the hello's purpose: to resume.h, to
+ * the peers, or to the session's own multipath, if it shows the session's token and there are not enough yet. What cannot be
+ * understood is closed; who shows the wrong token is refused, and the log says so within its limit.
+ */
 #include "server/handshake/channels.h"
 
 #include "common/base/clock.h"

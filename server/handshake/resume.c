@@ -1,4 +1,10 @@
-/* resume.c - see resume.h. */
+/*
+ * resume.c - a lost client is waited for, and taken in when it comes (resume.h).
+ *
+ * Happy path: rg_resume_offer, rg_resume_begin. When the connection is lost, the reconnector (transport/resumable/) calls `renew`, which
+ * waits until the thread that takes connections has brought one that shows the token (rg_resume_take), or until what is known of the
+ * client says that it is given up (waits_until). An upgrade has a thread of its own, one at a time; if it fails, nothing has changed.
+ */
 #include "server/handshake/resume.h"
 
 #include "common/base/clock.h"
@@ -59,14 +65,10 @@ void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_
                      const struct rg_client_hello *client, const struct rg_conn *conn,
                      struct rg_server_hello *hello)
 {
-    pthread_condattr_t attributes;
     if (grace_s == 0 || !(client->capabilities & RG_CONTROL_CAP_RESUME) ||
-        getrandom(resume->token, sizeof resume->token, 0) != sizeof resume->token ||
-        pthread_condattr_init(&attributes) != 0)
+        getrandom(resume->token, sizeof resume->token, 0) != sizeof resume->token)
         return;
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&resume->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&resume->changed);
     pthread_mutex_init(&resume->lock, NULL);
     resume->offered = true;
     resume->session = session;

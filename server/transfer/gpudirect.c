@@ -1,4 +1,11 @@
-/* gpudirect.c - see gpudirect.h. */
+/*
+ * gpudirect.c - the way of each GPU, allocations that are registered, and copies into them (gpudirect.h).
+ *
+ * A copy pins the allocation that it is about; the first one registers it. It stays registered until it is freed, its context ends, or
+ * other memory is found in its place (find_area). To the device a copy goes directly only where its stream has nothing left to do that
+ * must come before; else the caller takes staging. Who ends an allocation waits for its pins, but for those of a context that has
+ * failed: such allocations linger, unregistered, until the worker ends.
+ */
 #include "server/transfer/gpudirect.h"
 
 #include "common/base/clock.h"

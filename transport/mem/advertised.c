@@ -1,4 +1,9 @@
-/* advertised.c - see advertised.h. */
+/*
+ * advertised.c - memory that one end of a connection in this process has advertised, and writing into it (advertised.h).
+ *
+ * The sender finds where its bulk data goes and copies it there, under the receiver's lock; the parcel notes the places, from which the
+ * receiver takes the data, or copies it if it belongs elsewhere. What finds no place stays with the parcel.
+ */
 #include "transport/mem/advertised.h"
 
 #include "common/base/safe_copy.h"

@@ -1,4 +1,9 @@
-/* perf_link.c - see perf_link.h. */
+/*
+ * perf_link.c - connections that are measured: opened as a session would, then used in bursts (perf_link.h).
+ *
+ * Latency is sampled round trip by round trip until the time is over; bandwidth by bursts that grow until one takes long enough to count.
+ * On a bare socket (RG_PERF_LINK_RAW) how much travels is agreed before each burst. Whatever fails is a status, and in opening a sentence.
+ */
 #include "client/cli/base/perf_link.h"
 
 #include "client/credentials/connect.h"

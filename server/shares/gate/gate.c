@@ -1,4 +1,10 @@
-/* gate.c - see gate.h. */
+/*
+ * gate.c - the devices of a session: what the dispatcher asks before and after each record, and the keepers (gate.h).
+ *
+ * The dispatcher has a record admitted by the pacer of its context's device; if that is not to be yet, it sleeps until the device's bell
+ * rings, or as long as the pacer says, and tends the device in between. An executed record leaves its stream among those that must be
+ * done before the turn ends. Whenever the dispatcher does not, the device's keeper tends it; it sleeps as long as there is nothing to see.
+ */
 #include "server/shares/gate/gate.h"
 
 #include "common/base/clock.h"
