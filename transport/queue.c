@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_copy.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,20 +166,18 @@ enum rg_status rg_queue_pop(struct rg_parcel_queue *queue, int timeout_ms, struc
 
 void rg_queue_pause(struct rg_parcel_queue *queue, uint64_t until_ns)
 {
-    pthread_mutex_lock(&queue->lock);
+    RG_SCOPED_LOCK(&queue->lock);
     while (queue->writer_now == RG_OK && queue->writer_end == RG_OK && queue->reader_end == RG_OK &&
            queue->reader_now == RG_OK && rg_now_ns() < until_ns)
         wait_until(queue, until_ns);
-    pthread_mutex_unlock(&queue->lock);
 }
 
 static void set_state(struct rg_parcel_queue *queue, enum rg_status *state, enum rg_status status)
 {
-    pthread_mutex_lock(&queue->lock);
+    RG_SCOPED_LOCK(&queue->lock);
     if (*state == RG_OK)
         *state = status;
     pthread_cond_broadcast(&queue->changed);
-    pthread_mutex_unlock(&queue->lock);
 }
 
 void rg_queue_end(struct rg_parcel_queue *queue, enum rg_status status)

@@ -14,6 +14,7 @@
 #include "client/core/thread.h"
 #include "common/base/log.h"
 #include "common/base/poll.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <errno.h>
@@ -92,10 +93,9 @@ static int give(enum rg_kind kind, CUdevice device, const unsigned char *token)
     given->end = ends[0];
     given->device = device;
     memcpy(given->token, token, TOKEN);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     given->next = all_given;
     all_given = given;
-    pthread_mutex_unlock(&lock);
     return ends[1];
 }
 

@@ -13,6 +13,7 @@
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
 #include "common/base/uncancelled.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -168,11 +169,10 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 /* A primary context that is held while it is reset goes on as one that nothing has been set of. */
 static void forget_flags(CUdevice dev)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_context *shadow = rg_context_shadow((CUcontext)primaries[dev].handle);
     if (shadow && primaries[dev].references > 0)
         shadow->flags = primaries[dev].flags = 0;
-    pthread_mutex_unlock(&lock);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
@@ -231,9 +231,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     RG_TRY(rg_context_allowed_on(dev));
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     *flags = primaries[dev].flags;
     *active = primaries[dev].references > 0;
-    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }

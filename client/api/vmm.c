@@ -13,6 +13,7 @@
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -121,7 +122,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     CUresult status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_allocation *allocation = allocation_of(handle);
     if (!allocation) {
         status = CUDA_ERROR_INVALID_VALUE;
@@ -129,7 +130,6 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
         status = rg_op_cuMemRelease(handle);
         rg_handle_delete(RG_KIND_ALLOCATION, handle);
     }
-    pthread_mutex_unlock(&lock);
     return status;
 }
 
@@ -161,7 +161,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     struct rg_range range;
     if (!handle || !rg_map_find((uint64_t)addr, &range) || range.kind != RG_RANGE_VIRTUAL)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_allocation *allocation = allocation_of(range.allocation);
     if (allocation) {
         allocation->references++;
@@ -169,7 +169,6 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     } else {
         status = retain_remotely(handle, addr, range.device);
     }
-    pthread_mutex_unlock(&lock);
     return status;
 }
 

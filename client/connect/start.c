@@ -20,6 +20,7 @@
 #include "client/query/servers.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -196,13 +197,12 @@ CUresult rg_connect_start(void)
     if (tried)
         return rg_sessions_outcome;
     pthread_once(&once, watch_forks); /* before anything that a fork could find half done */
-    pthread_mutex_lock(&start_lock);
+    RG_SCOPED_LOCK(&start_lock);
     if (!tried) {
         atomic_store(&starting, true);
         rg_sessions_outcome = start();
         tried = true;
         atomic_store(&starting, false);
     }
-    pthread_mutex_unlock(&start_lock);
     return rg_sessions_outcome;
 }

@@ -6,6 +6,7 @@
 #include "client/core/address_map.h"
 
 #include "common/base/limits.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -76,20 +77,19 @@ out:
 bool rg_map_find(uint64_t address, struct rg_range *out)
 {
     bool found = false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     size_t at = after(address);
     if (at > 0 && address - ranges[at - 1].start < ranges[at - 1].size) {
         *out = ranges[at - 1];
         found = true;
     }
-    pthread_mutex_unlock(&lock);
     return found;
 }
 
 bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out)
 {
     bool found = false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     size_t at = after(start);
     if (at > 0 && ranges[at - 1].start == start && (kinds & 1u << ranges[at - 1].kind)) {
         if (out)
@@ -98,27 +98,24 @@ bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out)
         n_ranges--;
         found = true;
     }
-    pthread_mutex_unlock(&lock);
     return found;
 }
 
 void rg_map_set_mapped(uint64_t start, uint64_t context)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     size_t at = after(start);
     if (at > 0 && ranges[at - 1].start == start)
         ranges[at - 1].mapped = context;
-    pthread_mutex_unlock(&lock);
 }
 
 bool rg_map_set_sync_memops(uint64_t address, bool value)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const size_t at = after(address);
     const bool found = at > 0 && address - ranges[at - 1].start < ranges[at - 1].size;
     if (found)
         ranges[at - 1].sync_memops = value;
-    pthread_mutex_unlock(&lock);
     return found;
 }
 
@@ -126,7 +123,7 @@ void rg_map_set_access(uint64_t start, uint64_t size, CUdevice device, CUmemAcce
 {
     const uint64_t bit = device >= 0 && device < RG_DEVICES_MAX ? 1ull << device : 0;
     const uint64_t end = start + size;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const size_t next = after(start);
     for (size_t at = next ? next - 1 : 0; at < n_ranges && ranges[at].start < end; at++) {
         struct rg_range *range = &ranges[at];
@@ -141,12 +138,11 @@ void rg_map_set_access(uint64_t start, uint64_t size, CUdevice device, CUmemAcce
         range->readers |= access & CU_MEM_ACCESS_FLAGS_PROT_READ ? bit : 0;
         range->writers |= access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? bit : 0;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_map_remove_context(uint64_t context)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     size_t kept = 0;
     for (size_t i = 0; i < n_ranges; i++)
         if (ranges[i].context != context || ranges[i].kind > RG_RANGE_GLOBAL ||
@@ -157,16 +153,14 @@ void rg_map_remove_context(uint64_t context)
             kept++;
         }
     n_ranges = kept;
-    pthread_mutex_unlock(&lock);
 }
 
 bool rg_map_overlaps(uint64_t start, uint64_t size)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     size_t at = after(start);
     bool overlaps = (at > 0 && start - ranges[at - 1].start < ranges[at - 1].size) ||
                     (at < n_ranges && ranges[at].start - start < size);
-    pthread_mutex_unlock(&lock);
     return overlaps;
 }
 
@@ -269,7 +263,7 @@ bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size)
     bool good = true;
     if (!pages_of(start, size, &at, &end))
         return false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     size_t low = ends_after(at);
     for (size_t i = low; good && i < n_reserved && reserved[i].start < end; i++)
         good = reserved[i].session == session;
@@ -282,7 +276,6 @@ bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size)
         }
         at = i < n_reserved && gap_end != end ? reserved[i].end : end;
     }
-    pthread_mutex_unlock(&lock);
     return good;
 }
 
@@ -291,18 +284,15 @@ bool rg_map_is_reserved(unsigned session, uint64_t start, uint64_t size)
     uint64_t at, end;
     if (!pages_of(start, size, &at, &end))
         return false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (size_t i = ends_after(at); i < n_reserved && reserved[i].start <= at && at < end; i++)
         at = reserved[i].session == session ? reserved[i].end : UINT64_MAX;
-    pthread_mutex_unlock(&lock);
     return at >= end && at != UINT64_MAX;
 }
 
 int rg_map_reserved_by(uint64_t address)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const size_t at = ends_after(address);
-    const int session = at < n_reserved && reserved[at].start <= address ? (int)reserved[at].session : -1;
-    pthread_mutex_unlock(&lock);
-    return session;
+    return at < n_reserved && reserved[at].start <= address ? (int)reserved[at].session : -1;
 }

@@ -16,6 +16,7 @@
 #include "client/core/session.h"
 #include "common/base/clock.h"
 #include "common/base/uncancelled.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 
@@ -48,7 +49,7 @@ static struct answer *answer_of_waiter(struct rg_waiter *waiter)
 /* Puts the answer into the table, which holds it from now on. False: too many are under way. */
 static bool enter_table(struct answer *answer)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const bool room = n_used < PLACES / 2;
     if (room) {
         do
@@ -59,17 +60,15 @@ static bool enter_table(struct answer *answer)
         answer->references++;
         n_used++;
     }
-    pthread_mutex_unlock(&lock);
     return room;
 }
 
 /* The answer's token is free again; the table's reference is the caller's to release. */
 static void leave_table(const struct answer *answer)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     table[answer->waiter.token] = NULL;
     n_used--;
-    pthread_mutex_unlock(&lock);
 }
 
 struct rg_future *rg_future_begin(rg_future_arrived_fn *arrived)
@@ -177,9 +176,8 @@ unsigned rg_future_memory_taken(struct rg_future *future)
 
 void rg_future_keep(struct rg_future *future)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     answer_of(future)->references++;
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_future_release(struct rg_future *future)

@@ -3,6 +3,8 @@
  */
 #include "client/core/handle.h"
 
+#include "common/sync/scoped_lock.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -56,7 +58,7 @@ static struct slot *take_slot(uint32_t *index)
 
 uint64_t rg_handle_create(enum rg_kind kind)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     uint32_t index;
     struct slot *slot = take_slot(&index);
     uint64_t handle = 0;
@@ -65,7 +67,6 @@ uint64_t rg_handle_create(enum rg_kind kind)
         handle = rg_handle_make(kind, index, ++slot->generation);
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
     return handle;
 }
 
@@ -92,14 +93,13 @@ uint64_t rg_handle_home(enum rg_kind kind, uint64_t handle)
 
 void rg_handle_delete(enum rg_kind kind, uint64_t handle)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (rg_handle_shadow(kind, handle)) {
         struct slot *slot = slot_at(rg_handle_index(handle));
         atomic_store_explicit(&slot->handle, 0, memory_order_release);
         slot->next_free = free_list;
         free_list = rg_handle_index(handle);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 /* What may be said of an object by its shadow, NULL if there is none. */
@@ -140,7 +140,7 @@ bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle)
 
 void rg_handle_orphan_context(uint64_t context)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (uint32_t index = 1; index < n_slots; index++) {
         struct slot *slot = slot_at(index);
         const unsigned kind = rg_handle_kind(atomic_load_explicit(&slot->handle, memory_order_relaxed));
@@ -151,7 +151,6 @@ void rg_handle_orphan_context(uint64_t context)
              atomic_load_explicit(&slot->shadow.home, memory_order_relaxed) == context))
             atomic_store_explicit(&slot->shadow.orphan, true, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status)
@@ -166,12 +165,11 @@ CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, 
 size_t rg_handle_list(enum rg_kind kind, uint64_t after, uint64_t *out, size_t max)
 {
     size_t n = 0;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (uint32_t index = rg_handle_index(after) + 1; index < n_slots && n < max; index++) {
         uint64_t handle = atomic_load_explicit(&slot_at(index)->handle, memory_order_relaxed);
         if (handle && rg_handle_kind(handle) == (unsigned)kind)
             out[n++] = handle;
     }
-    pthread_mutex_unlock(&lock);
     return n;
 }

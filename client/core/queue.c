@@ -18,6 +18,7 @@
 #include "common/base/thread.h"
 #include "common/base/tuning.h"
 #include "common/base/uncancelled.h"
+#include "common/sync/scoped_lock.h"
 #include "proto/delta.h"
 #include "proto/wire.h"
 
@@ -292,11 +293,10 @@ void rg_queue_say_alive(struct rg_session *session, bool asks)
 void rg_queue_wake_sender(struct rg_session *session)
 {
     struct rg_queue *queue = &session->queue;
-    pthread_mutex_lock(&queue->lock);
+    RG_SCOPED_LOCK(&queue->lock);
     queue->sender_has_pieces = true;
     queue->sender_sleeping = false;
     signal_sender(session);
-    pthread_mutex_unlock(&queue->lock);
 }
 
 /* The sender has nothing to send: sleeps, and sees to what is due after a while. The lock is held. */

@@ -14,6 +14,7 @@
 #include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "common/base/uncancelled.h"
+#include "common/sync/scoped_lock.h"
 #include "proto/wire.h"
 
 #include <string.h>
@@ -149,21 +150,19 @@ static void expect(struct rg_session *session, int change)
 void rg_receiver_expect_notices(struct rg_session *session, int change)
 {
     struct rg_receiver *receiver = &session->receiver;
-    pthread_mutex_lock(&receiver->lock);
+    RG_SCOPED_LOCK(&receiver->lock);
     expect(session, change);
     pass_role(receiver);
-    pthread_mutex_unlock(&receiver->lock);
 }
 
 void rg_receiver_expect_copy(struct rg_session *session)
 {
     struct rg_receiver *receiver = &session->receiver;
-    pthread_mutex_lock(&receiver->lock);
+    RG_SCOPED_LOCK(&receiver->lock);
     expect(session, 1);
     receiver->expected++;
     if (!receiver->looks)
         pass_role(receiver);
-    pthread_mutex_unlock(&receiver->lock);
 }
 
 void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token,
@@ -178,17 +177,14 @@ void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, u
     waiter->received = 0;
     waiter->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
     waiter->memory_taken = 0;
-    pthread_mutex_lock(&receiver->lock);
+    RG_SCOPED_LOCK(&receiver->lock);
     waiter->done = false;
-    pthread_mutex_unlock(&receiver->lock);
 }
 
 bool rg_receiver_done(struct rg_session *session, struct rg_waiter *waiter)
 {
-    pthread_mutex_lock(&session->receiver.lock);
-    const bool done = waiter->done;
-    pthread_mutex_unlock(&session->receiver.lock);
-    return done;
+    RG_SCOPED_LOCK(&session->receiver.lock);
+    return waiter->done;
 }
 
 static void list_add(struct rg_receiver *receiver, struct rg_waiter *waiter)
@@ -294,10 +290,9 @@ void rg_receiver_last_words(struct rg_session *session)
         if (header.kind == RG_MESSAGE_CONTROL)
             rg_message_control(session, &message);
     }
-    pthread_mutex_lock(&receiver->lock);
+    RG_SCOPED_LOCK(&receiver->lock);
     receiver->role_taken = false;
     pass_role(receiver);
-    pthread_mutex_unlock(&receiver->lock);
 }
 
 void rg_receiver_poll(struct rg_session *session)
@@ -323,8 +318,7 @@ void rg_receiver_poll(struct rg_session *session)
 void rg_receiver_wake_all(struct rg_session *session)
 {
     struct rg_receiver *receiver = &session->receiver;
-    pthread_mutex_lock(&receiver->lock);
+    RG_SCOPED_LOCK(&receiver->lock);
     for (struct rg_waiter *waiter = receiver->waiting; waiter; waiter = waiter->next)
         pthread_cond_signal(&waiter->wake);
-    pthread_mutex_unlock(&receiver->lock);
 }

@@ -7,6 +7,7 @@
 #include "client/core/hooks.h"
 #include "client/core/session.h"
 #include "common/base/limits.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -53,11 +54,10 @@ static void thread_end_of(void *pointer)
     end(thread);
     if (any)
         rg_hooks.thread_ended(thread);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (handler)
         free_number(handler);
     free_number(thread);
-    pthread_mutex_unlock(&lock);
 }
 
 static void make_key(void)
@@ -172,12 +172,11 @@ uint32_t rg_thread_token(const struct rg_thread *thread)
 struct rg_thread *rg_thread_of_token(uint32_t token)
 {
     struct rg_thread *thread = NULL;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if ((token & 0xffffu) < n_threads)
         thread = threads[token & 0xffffu];
     if (thread && rg_thread_token(thread) != token)
         thread = NULL;
-    pthread_mutex_unlock(&lock);
     return thread;
 }
 

@@ -93,7 +93,7 @@ void rg_faults_start(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool started;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!started) {
         started = true;
         owner = getpid();
@@ -102,7 +102,6 @@ void rg_faults_start(void)
             rg_info("userfaultfd is not available for page faults in the kernel: system calls on managed or "
                     "mapped memory that the device holds will fail with EFAULT");
     }
-    pthread_mutex_unlock(&lock);
 }
 
 /* --- with signals --------------------------------------------------------------------------------------- */

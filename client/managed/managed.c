@@ -69,10 +69,9 @@ static CUresult place(struct managed *m, enum rg_unified_kind kind)
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         return status;
     }
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     m->next = all;
     all = m;
-    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 #include "client/managed/managed_ranges.h"
 
 #include "common/base/uncancelled.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,10 +58,8 @@ bool rg_unified_meets(uint64_t start, uint64_t size)
 {
     if (atomic_load_explicit(&rg_managed_ranges.n, memory_order_acquire) == 0)
         return false;
-    pthread_mutex_lock(&rg_managed_ranges.lock);
-    const bool does = meets(start, size);
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
-    return does;
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
+    return meets(start, size);
 }
 
 bool rg_managed_ranges_insert(struct rg_managed_range *range)

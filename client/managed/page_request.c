@@ -10,6 +10,7 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/transfer/registry.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 
@@ -22,11 +23,10 @@ static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 
 static void answer(struct rg_page_request *request, CUresult result)
 {
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     request->result = result;
     request->done = true;
     pthread_cond_broadcast(&answered);
-    pthread_mutex_unlock(&rg_registry_lock);
 }
 
 static enum rg_status receive(struct rg_session *session, const struct rg_region *to, size_t size)

@@ -238,10 +238,9 @@ CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size
 CUresult rg_unified_add_partial(uint64_t start, uint64_t size)
 {
     RG_TRY(rg_op_rgUnifiedOpen());
-    pthread_mutex_lock(&rg_managed_ranges.lock);
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     const bool good = rg_unified_start_service() &&
                       rg_partial_pages_add(rg_session_current(), rg_context_current(), start, size);
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
     return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

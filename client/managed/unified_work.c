@@ -7,6 +7,7 @@
 #include "client/managed/partial_pages.h"
 #include "client/managed/pinned.h"
 #include "client/managed/write_shared.h"
+#include "common/sync/scoped_lock.h"
 
 CUresult rg_unified_begin_work(bool kernel, bool *begun)
 {
@@ -48,11 +49,10 @@ void rg_unified_settle(void)
         rg_faults_refresh(); /* what is touched next may be trapped */
     if (!rg_write_shared_any() && !rg_managed_ranges.partial_at_work)
         return;
-    pthread_mutex_lock(&rg_managed_ranges.lock);
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     rg_write_shared_close_all();
     if (rg_managed_ranges.partial_at_work)
         (void)rg_partial_pages_exchange(&rg_managed_ranges.lock);
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
 }
 
 void rg_unified_host_call_begins(void)

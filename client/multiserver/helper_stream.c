@@ -6,6 +6,7 @@
 #include "client/multiserver/context_scope.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -120,7 +121,7 @@ CUresult rg_helper_stream_give_behind(struct rg_helper_stream *helper)
 
 void rg_helper_streams_context_ended(uint64_t context)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (struct rg_helper_stream **at = &helpers; *at;) {
         struct rg_helper_stream *helper = *at;
         if (helper->context != context) {
@@ -133,5 +134,4 @@ void rg_helper_streams_context_ended(uint64_t context)
         if (!helper->users)
             free(helper);
     }
-    pthread_mutex_unlock(&lock);
 }

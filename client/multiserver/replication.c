@@ -3,6 +3,7 @@
 #include "client/multiserver/replication.h"
 
 #include "client/core/call.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -89,12 +90,11 @@ CUresult rg_replication_look_up(enum rg_kind kind, uint64_t handle, uint64_t hom
     if (!library || (!kernel && has(&library->library.servers, session)))
         return CUDA_SUCCESS; /* an unknown one is refused by the call itself */
     CUresult status = CUDA_SUCCESS;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!has(&library->library.servers, session))
         status = load(library_handle, &library->library, session);
     if (status == CUDA_SUCCESS && kernel && !has(&kernel->function.servers, session))
         status = find_kernel(handle, &kernel->function, session);
-    pthread_mutex_unlock(&lock);
     return status;
 }
 

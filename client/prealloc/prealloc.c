@@ -9,6 +9,7 @@
 #include "client/core/thread.h"
 #include "client/prealloc/slabs.h"
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <string.h>
@@ -246,7 +247,7 @@ bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *noti
     if (!blocks)
         return false;
     bool good = true;
-    pthread_mutex_lock(&rg_slabs.lock);
+    RG_SCOPED_LOCK(&rg_slabs.lock);
     if (unread[session->number])
         unread[session->number]--;
     struct rg_slab *slab = rg_slabs_find_id(session, notice->id); /* NULL: it has been given back meanwhile */
@@ -262,6 +263,5 @@ bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *noti
             slab->refused = RG_SLAB_REFUSED;
         }
     }
-    pthread_mutex_unlock(&rg_slabs.lock);
     return good;
 }

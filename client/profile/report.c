@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/poll.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -144,7 +145,7 @@ bool rg_profile_report_start(const char *wanted)
 
 void rg_profile_report_finish(void)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!over) {
         over = true;
         write_new(true);
@@ -154,5 +155,4 @@ void rg_profile_report_finish(void)
         if (!buffer.failed)
             (void)rg_file_write(STDERR_FILENO, buffer.data, buffer.used); /* else there is nobody to tell */
     }
-    pthread_mutex_unlock(&lock);
 }

@@ -5,6 +5,7 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -55,7 +56,7 @@ int rg_times_fetch(struct rg_session *session, bool all, struct rg_time *out, ui
 
 bool rg_times_notice(struct rg_session *session, const struct rg_notice *notice, size_t bulk_size)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     /* The lock is held while data comes in, so that whoever waits does not take its memory away. */
     bool good = due_id && notice->id == due_id && notice->arg[0] <= RG_TIMES_PART &&
                 bulk_size == notice->arg[0] * sizeof(struct rg_time);
@@ -66,6 +67,5 @@ bool rg_times_notice(struct rg_session *session, const struct rg_notice *notice,
         answer = *notice;
         pthread_cond_signal(&answered);
     }
-    pthread_mutex_unlock(&lock);
     return good;
 }

@@ -21,6 +21,7 @@
 #include "common/base/log.h"
 #include "common/base/poll.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -296,7 +297,7 @@ bool rg_trace_writer_start(const char *wanted)
 
 void rg_trace_writer_sessions(void)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct rg_session *session = &rg_sessions[0];
     if (rg_n_sessions > 1)
         fail("a program that uses several servers cannot be recorded");
@@ -315,7 +316,6 @@ void rg_trace_writer_sessions(void)
     put(on);
     put(timed(session) ? RG_TRACE_TIMED : 0);
     end_block(RG_TRACE_PROGRAM);
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_trace_writer_finish(void)

@@ -15,6 +15,7 @@
 #include "client/core/session.h"
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/memory.h"
 
 #define ADVERTISED_LEAST 8192 /* bytes that are worth a word ahead */
@@ -132,11 +133,10 @@ uint64_t rg_read_create_staged(struct rg_session *session, size_t size,
 
 void rg_read_set_memory(uint64_t id, unsigned char *memory)
 {
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     struct rg_transfer *transfer = rg_registry_find(NULL, id);
     if (transfer)
         transfer->memory.address = (uintptr_t)memory;
-    pthread_mutex_unlock(&rg_registry_lock);
 }
 
 void rg_read_destroy(uint64_t id)

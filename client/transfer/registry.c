@@ -86,10 +86,9 @@ void rg_registry_done(const struct rg_session *session, const struct rg_transfer
 {
     if (!kind->writes_host)
         return;
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     n_host_writers--;
     n_queued_reads[session->number] -= kind->queued;
-    pthread_mutex_unlock(&rg_registry_lock);
 }
 
 void rg_registry_end(struct rg_transfer *transfer)
@@ -102,10 +101,8 @@ void rg_registry_end(struct rg_transfer *transfer)
 
 bool rg_transfers_may_write_host(void)
 {
-    pthread_mutex_lock(&rg_registry_lock);
-    const bool may = n_host_writers != 0;
-    pthread_mutex_unlock(&rg_registry_lock);
-    return may;
+    RG_SCOPED_LOCK(&rg_registry_lock);
+    return n_host_writers != 0;
 }
 
 bool rg_transfers_read_of(const struct rg_session *session)
@@ -121,12 +118,10 @@ void rg_registry_receiving(const struct rg_session *session, uint64_t id)
 
 struct rg_transfer *rg_registry_received(const struct rg_session *session, uint64_t ended)
 {
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     receiving[session->number] = 0;
     pthread_cond_broadcast(&rg_registry_idle);
-    struct rg_transfer *transfer = ended ? rg_registry_take(ended) : NULL;
-    pthread_mutex_unlock(&rg_registry_lock);
-    return transfer;
+    return ended ? rg_registry_take(ended) : NULL;
 }
 
 void rg_registry_wait_received(const struct rg_session *session, uint64_t id)

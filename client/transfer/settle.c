@@ -11,6 +11,7 @@
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
 #include "common/base/uncancelled.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/memory.h"
 
 bool rg_transfer_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
@@ -75,11 +76,10 @@ static void revoke(struct rg_transfer *transfer)
 
 void rg_transfer_revoke(uint64_t id)
 {
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     struct rg_transfer *transfer = rg_registry_find(NULL, id);
     if (transfer)
         revoke(transfer);
-    pthread_mutex_unlock(&rg_registry_lock);
 }
 
 struct range {
@@ -99,10 +99,9 @@ static bool uses_queued(const struct rg_transfer *transfer, const void *user)
 
 bool rg_transfers_meet(uint64_t start, uint64_t size)
 {
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     const bool found =
         rg_registry_search(uses, &(struct range){start, size}) != NULL || rg_answers_meet(start, size);
-    pthread_mutex_unlock(&rg_registry_lock);
     return found;
 }
 
@@ -110,11 +109,10 @@ void rg_transfers_revoke(uint64_t start, uint64_t size)
 {
     RG_UNCANCELLED;
     const struct range range = {start, size};
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     for (struct rg_transfer *transfer; (transfer = rg_registry_search(uses_queued, &range));)
         revoke(transfer);
     rg_answers_wait_memory(start, size); /* the last of a rendezvous, which is not registered any more */
-    pthread_mutex_unlock(&rg_registry_lock);
 }
 
 static bool is_of(const struct rg_transfer *transfer, const void *user)
@@ -151,9 +149,8 @@ void rg_transfers_drop(struct rg_session *session)
 void rg_transfers_settle(const struct rg_session *session)
 {
     RG_UNCANCELLED;
-    pthread_mutex_lock(&rg_registry_lock);
+    RG_SCOPED_LOCK(&rg_registry_lock);
     rg_registry_wait_received(session, 0);
     for (struct rg_transfer *transfer; (transfer = rg_registry_search(is_advertised_to, session));)
         withdraw(transfer);
-    pthread_mutex_unlock(&rg_registry_lock);
 }

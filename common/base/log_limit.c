@@ -2,6 +2,7 @@
 #include "common/base/log_limit.h"
 
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 bool rg_log_limit_take(struct rg_log_limit *limit, unsigned lines, uint64_t period_ns, uint64_t now_ns,
                        unsigned *before, bool *last)
 {
-    pthread_mutex_lock(&limit->lock);
+    RG_SCOPED_LOCK(&limit->lock);
     *before = 0;
     if (limit->said == 0 || now_ns - limit->began_ns >= period_ns) {
         *before = limit->left_out;
@@ -26,7 +27,6 @@ bool rg_log_limit_take(struct rg_log_limit *limit, unsigned lines, uint64_t peri
     else
         limit->left_out++;
     *last = may && limit->said == lines;
-    pthread_mutex_unlock(&limit->lock);
     return may;
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "common/cache/disk_cache_room.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -236,12 +237,11 @@ static void make_room(struct rg_disk_cache *cache, int folder, uint64_t size)
 
 static void reserve(struct rg_disk_cache *cache, int folder, uint64_t size)
 {
-    pthread_mutex_lock(&cache->lock);
+    RG_SCOPED_LOCK(&cache->lock);
     if (!cache->counted || cache->budget < size)
         make_room(cache, folder, size);
     else
         cache->budget -= size;
-    pthread_mutex_unlock(&cache->lock);
 }
 
 /* --- writing ---------------------------------------------------------------------------------------------- */

@@ -4,6 +4,8 @@
  */
 #include "common/cuda/advice.h"
 
+#include "common/sync/scoped_lock.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,27 +156,25 @@ CUresult rg_advice_set(uint64_t start, uint64_t size, CUmem_advise advice, const
 {
     if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const long first = cover(start, start + size);
     for (size_t i = (size_t)first; first >= 0 && i < n_segments && segments[i].start < start + size; i++)
         apply(&segments[i], advice, location);
-    pthread_mutex_unlock(&lock);
     return first >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult rg_advice_prefetched(uint64_t start, uint64_t size, const CUmemLocation *location)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const long first = cover(start, start + size);
     for (size_t i = (size_t)first; first >= 0 && i < n_segments && segments[i].start < start + size; i++)
         segments[i].prefetched = *location;
-    pthread_mutex_unlock(&lock);
     return first >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void rg_advice_forget(uint64_t start, uint64_t size)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (room(2)) {
         split(start);
         split(start + size);
@@ -185,7 +185,6 @@ void rg_advice_forget(uint64_t start, uint64_t size)
         memmove(&segments[first], &segments[end], (n_segments - end) * sizeof *segments);
         n_segments -= end - first;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static bool same(const CUmemLocation *one, const CUmemLocation *other)

@@ -6,6 +6,7 @@
 #include "common/base/hash_table.h"
 #include "common/base/log.h"
 #include "common/cuda/ptx_carrier.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -132,7 +133,7 @@ CUresult rg_compile_store(const struct rg_compile *compile, const void *data, ui
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(text, data, size);
     const uint64_t input_digest = rg_hash_bytes(RG_HASH_EMPTY, compile->input, compile->size);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct made *m = NULL;
     for (unsigned i = 0; i < THREADS_MAX && m == NULL; i++)
         if (made[i].text != NULL && pthread_equal(made[i].thread, pthread_self()))
@@ -142,6 +143,5 @@ CUresult rg_compile_store(const struct rg_compile *compile, const void *data, ui
     free(m->text);
     *m = (struct made){pthread_self(), compile->architecture, compile->size, input_digest,
                        text,           strnlen(text, size)};
-    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }

@@ -1,6 +1,8 @@
 /* context_storage.c - a list under a lock. See context_storage.h. */
 #include "common/cuda/context_storage.h"
 
+#include "common/sync/scoped_lock.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -31,7 +33,7 @@ CUresult rg_context_storage_put(CUcontext context, void *key, void *value,
     struct stored *entry = calloc(1, sizeof *entry);
     if (entry == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct stored **link = find(context, key);
     if (*link != NULL) {
         (*link)->value = value;
@@ -41,7 +43,6 @@ CUresult rg_context_storage_put(CUcontext context, void *key, void *value,
         *entry = (struct stored){NULL, context, key, value, destroy};
         *link = entry;
     }
-    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
@@ -61,11 +62,10 @@ CUresult rg_context_storage_get(void **value, CUcontext context, const void *key
 {
     if (context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct stored *entry = *find(context, key);
     if (entry != NULL)
         *value = entry->value;
-    pthread_mutex_unlock(&lock);
     return entry != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -2,6 +2,7 @@
 #include "common/sync/priority_lock.h"
 
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 
 #include <time.h>
 
@@ -27,7 +28,7 @@ static bool is_for_calm(const struct rg_priority_lock *lock)
 static bool take_hurrying(struct rg_priority_lock *lock, const struct timespec *until)
 {
     bool late = false;
-    pthread_mutex_lock(&lock->mutex);
+    RG_SCOPED_LOCK(&lock->mutex);
     lock->hurrying++;
     while ((lock->taken || is_for_calm(lock)) && !late) {
         if (until)
@@ -41,7 +42,6 @@ static bool take_hurrying(struct rg_priority_lock *lock, const struct timespec *
         lock->taken = true;
         lock->passed += lock->waiting != 0;
     }
-    pthread_mutex_unlock(&lock->mutex);
     return got;
 }
 
@@ -51,14 +51,13 @@ void rg_priority_lock_acquire(struct rg_priority_lock *lock, bool hurry)
         (void)take_hurrying(lock, NULL);
         return;
     }
-    pthread_mutex_lock(&lock->mutex);
+    RG_SCOPED_LOCK(&lock->mutex);
     lock->waiting++;
     while (lock->taken || !is_for_calm(lock))
         rg_wait_queue_wait(&lock->calm, &lock->mutex);
     lock->waiting--;
     lock->passed = 0;
     lock->taken = true;
-    pthread_mutex_unlock(&lock->mutex);
 }
 
 bool rg_priority_lock_acquire_within(struct rg_priority_lock *lock, int ms)
@@ -70,9 +69,8 @@ bool rg_priority_lock_acquire_within(struct rg_priority_lock *lock, int ms)
 
 void rg_priority_lock_release(struct rg_priority_lock *lock)
 {
-    pthread_mutex_lock(&lock->mutex);
+    RG_SCOPED_LOCK(&lock->mutex);
     lock->taken = false;
     /* Who was woken before and has yet to run looks for itself. */
     rg_wait_queue_wake_first(is_for_calm(lock) ? &lock->calm : &lock->hurry);
-    pthread_mutex_unlock(&lock->mutex);
 }

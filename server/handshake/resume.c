@@ -285,9 +285,8 @@ static void *upgrading_main(void *argument)
     struct rg_resume *resume = upgrading->resume;
     upgrade_again(upgrading);
     free(upgrading);
-    pthread_mutex_lock(&resume->lock);
+    RG_SCOPED_LOCK(&resume->lock);
     resume->upgrading = false;
-    pthread_mutex_unlock(&resume->lock);
     return NULL;
 }
 

@@ -2,6 +2,7 @@
 #include "server/http/gpus.h"
 
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 #include "proto/management/management.h"
 
 #include <stdalign.h>
@@ -156,10 +157,9 @@ void rg_gpus_init(struct rg_gpus *gpus, struct rg_management *management)
 static bool is_due(struct rg_gpus *gpus)
 {
     const uint64_t now = rg_now_ns();
-    pthread_mutex_lock(&gpus->lock);
+    RG_SCOPED_LOCK(&gpus->lock);
     const bool due =
         now >= gpus->not_before_ns && (gpus->asked_ns == 0 || now - gpus->asked_ns >= RG_GPUS_FRESH_NS);
-    pthread_mutex_unlock(&gpus->lock);
     return due;
 }
 
@@ -174,11 +174,10 @@ static void look(struct rg_gpus *gpus, const struct rg_driver *driver)
     if (!good)
         memset(found, 0, sizeof found);
     const uint64_t now = rg_now_ns();
-    pthread_mutex_lock(&gpus->lock);
+    RG_SCOPED_LOCK(&gpus->lock);
     memcpy(gpus->figures, found, sizeof found);
     gpus->asked_ns = now;
     gpus->not_before_ns = good ? 0 : now + RG_GPUS_PAUSE_NS;
-    pthread_mutex_unlock(&gpus->lock);
 }
 
 void rg_gpus_look(struct rg_gpus *gpus, const struct rg_driver *driver,

@@ -2,6 +2,7 @@
 #include "server/prealloc/reclaim.h"
 
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/core/leader_followers.h"
 #include "server/prealloc/slabs.h"
@@ -21,9 +22,8 @@ void rg_reclaim_fini(struct rg_reclaim *reclaim)
 
 void rg_reclaim_wake(struct rg_prealloc *prealloc)
 {
-    pthread_mutex_lock(&prealloc->lock);
+    RG_SCOPED_LOCK(&prealloc->lock);
     pthread_cond_broadcast(&prealloc->reclaim.answered);
-    pthread_mutex_unlock(&prealloc->lock);
 }
 
 CUresult rg_execute_rgMemMayReclaim(struct rg_request *request)

@@ -13,6 +13,7 @@
 #include "transport/connect/registry.h"
 
 #include "common/base/path.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/connect/connect.h"
 
 #include <dlfcn.h>
@@ -71,10 +72,9 @@ static const struct rg_transport_ops *add_locked(struct rg_transport_ops *ops)
 
 void rg_transport_register(struct rg_transport_ops *ops)
 {
-    pthread_mutex_lock(&registry_lock);
+    RG_SCOPED_LOCK(&registry_lock);
     if (!add_locked(ops))
         rg_error("transport %s: more than %d transports", ops->name, TRANSPORTS_MAX);
-    pthread_mutex_unlock(&registry_lock);
 }
 
 /* Opens lib/remote-gpu/transport/NAME.so; `name` is letters and digits only (address.c). */
@@ -117,13 +117,12 @@ static struct rg_transport_ops *load_part(const char *name, char *why, size_t wh
 
 const struct rg_transport_ops *rg_transport_find(const char *name, char *why, size_t why_size)
 {
-    pthread_mutex_lock(&registry_lock);
+    RG_SCOPED_LOCK(&registry_lock);
     add_locked(&rg_transport_mem_ops);
     const struct rg_transport_ops *ops = find_registered(name);
     if (!ops) {
         struct rg_transport_ops *loaded = load_part(name, why, why_size);
         ops = loaded ? add_locked(loaded) : NULL;
     }
-    pthread_mutex_unlock(&registry_lock);
     return ops;
 }

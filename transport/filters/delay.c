@@ -24,6 +24,7 @@
  */
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/filters/delay_link.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
@@ -104,10 +105,9 @@ static void *run_outbound(void *arg)
      * waiting */
     if (end != RG_OK)
         rg_conn_interrupt(c->head.next);
-    pthread_mutex_lock(&c->done_lock);
+    RG_SCOPED_LOCK(&c->done_lock);
     c->outbound_done = true;
     pthread_cond_broadcast(&c->done);
-    pthread_mutex_unlock(&c->done_lock);
     return NULL;
 }
 
@@ -182,11 +182,10 @@ static void wait_outbound_done(struct delay_conn *c)
         until = c->flows[RG_DELAY_OUT].free_ns;
     until += c->options.oneway_ns + (uint64_t)LINGER_MS * 1000000u;
     const struct timespec t = rg_timespec(until);
-    pthread_mutex_lock(&c->done_lock);
+    RG_SCOPED_LOCK(&c->done_lock);
     int error = 0;
     while (!c->outbound_done && error == 0)
         error = pthread_cond_timedwait(&c->done, &c->done_lock, &t);
-    pthread_mutex_unlock(&c->done_lock);
 }
 
 static void free_conn(struct delay_conn *c)

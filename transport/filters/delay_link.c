@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/parse.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/filters/option.h"
 
 #include <pthread.h>
@@ -67,7 +68,7 @@ static struct rg_delay_link *find_link(const char *options)
 
 struct rg_delay_link *rg_delay_link_join(const char *options)
 {
-    pthread_mutex_lock(&links_lock);
+    RG_SCOPED_LOCK(&links_lock);
     struct rg_delay_link *link = find_link(options);
     if (!link && (link = calloc(1, sizeof *link))) {
         link->options = strdup(options);
@@ -79,7 +80,6 @@ struct rg_delay_link *rg_delay_link_join(const char *options)
     }
     if (link)
         link->users++;
-    pthread_mutex_unlock(&links_lock);
     return link;
 }
 
@@ -87,7 +87,7 @@ void rg_delay_link_leave(struct rg_delay_link *link)
 {
     if (!link)
         return;
-    pthread_mutex_lock(&links_lock);
+    RG_SCOPED_LOCK(&links_lock);
     if (--link->users == 0) {
         struct rg_delay_link **at = &links;
         while (*at != link)
@@ -96,7 +96,6 @@ void rg_delay_link_leave(struct rg_delay_link *link)
         free(link->options);
         free(link);
     }
-    pthread_mutex_unlock(&links_lock);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)

@@ -7,6 +7,7 @@
 #include "transport/mem/advertised.h"
 
 #include "common/base/safe_copy.h"
+#include "common/sync/scoped_lock.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -26,20 +27,19 @@ void rg_mem_adverts_fini(struct rg_mem_adverts *adverts)
 enum rg_status rg_mem_adverts_register(struct rg_mem_adverts *adverts, void *base, size_t size)
 {
     enum rg_status status = RG_ERR_NO_MEMORY;
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     for (int i = 0; i < RG_MEM_REGIONS && status != RG_OK; i++)
         if (!adverts->regions[i].base) {
             adverts->regions[i].base = base;
             adverts->regions[i].size = size;
             status = RG_OK;
         }
-    pthread_mutex_unlock(&adverts->lock);
     return status;
 }
 
 void rg_mem_adverts_unregister(struct rg_mem_adverts *adverts, void *base)
 {
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     for (int i = 0; i < RG_MEM_REGIONS; i++) {
         if (adverts->regions[i].base != base)
             continue;
@@ -52,7 +52,6 @@ void rg_mem_adverts_unregister(struct rg_mem_adverts *adverts, void *base)
         adverts->regions[i].base = NULL;
         break;
     }
-    pthread_mutex_unlock(&adverts->lock);
 }
 
 /* The lock is held. */
@@ -77,17 +76,15 @@ enum rg_status rg_mem_adverts_register_device(struct rg_mem_adverts *adverts, vo
 bool rg_mem_adverts_write_directly(struct rg_mem_adverts *adverts, const struct rg_parcel *parcel,
                                    const void *memory, size_t size)
 {
-    pthread_mutex_lock(&adverts->lock);
-    const bool good = parcel->n_pieces == 0 && is_registered(adverts, memory, size);
-    pthread_mutex_unlock(&adverts->lock);
-    return good;
+    RG_SCOPED_LOCK(&adverts->lock);
+    return parcel->n_pieces == 0 && is_registered(adverts, memory, size);
 }
 
 enum rg_status rg_mem_adverts_add(struct rg_mem_adverts *adverts, uint64_t tag, uint64_t base, void *memory,
                                   size_t size)
 {
     const int from = tag ? RG_MEM_CHUNKS : 0, until = tag ? RG_MEM_ADVERTS : RG_MEM_CHUNKS;
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     enum rg_status status = adverts->closed                                 ? RG_ERR_LOST
                             : !tag && !is_registered(adverts, memory, size) ? RG_ERR_UNSUPPORTED
                                                                             : RG_ERR_TIMEOUT;
@@ -97,37 +94,33 @@ enum rg_status rg_mem_adverts_add(struct rg_mem_adverts *adverts, uint64_t tag, 
                 .state = RG_MEM_AWAY, .tag = tag, .base = base, .memory = memory, .size = size};
             status = RG_OK;
         }
-    pthread_mutex_unlock(&adverts->lock);
     return status;
 }
 
 void rg_mem_adverts_withdraw(struct rg_mem_adverts *adverts, uint64_t tag, void *memory)
 {
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     for (int i = RG_MEM_CHUNKS; i < RG_MEM_ADVERTS; i++)
         if (adverts->adverts[i].state != RG_MEM_FREE && adverts->adverts[i].tag == tag &&
             adverts->adverts[i].memory == memory) {
             adverts->adverts[i].state = RG_MEM_FREE;
             break;
         }
-    pthread_mutex_unlock(&adverts->lock);
 }
 
 bool rg_mem_adverts_suffice(struct rg_mem_adverts *adverts, size_t size)
 {
     size_t room = 0;
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     for (int i = 0; i < RG_MEM_CHUNKS && !adverts->closed; i++)
         room += adverts->adverts[i].state == RG_MEM_AWAY ? adverts->adverts[i].size : 0;
-    pthread_mutex_unlock(&adverts->lock);
     return room >= size;
 }
 
 void rg_mem_adverts_close(struct rg_mem_adverts *adverts)
 {
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     adverts->closed = true;
-    pthread_mutex_unlock(&adverts->lock);
 }
 
 /* --- data --- */
@@ -165,7 +158,7 @@ void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_send *
     const unsigned char *from = parcel->bulk;
     if (!parcel->bulk_size)
         return;
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     if (adverts->closed || !route(adverts, message, parcel))
         parcel->n_pieces = 0;
     for (unsigned i = 0; i < parcel->n_pieces; i++) {
@@ -175,7 +168,6 @@ void rg_mem_adverts_write(struct rg_mem_adverts *adverts, const struct rg_send *
         if (!message->tag)
             adverts->adverts[piece->advert].state = RG_MEM_FILLED;
     }
-    pthread_mutex_unlock(&adverts->lock);
 }
 
 /* `size` bytes of the piece at hand are dealt with. The lock is held. */
@@ -199,7 +191,7 @@ void rg_mem_adverts_take(struct rg_mem_adverts *adverts, struct rg_parcel *parce
     *size = 0;
     if (parcel->piece >= parcel->n_pieces)
         return;
-    pthread_mutex_lock(&adverts->lock);
+    RG_SCOPED_LOCK(&adverts->lock);
     const struct rg_parcel_piece *piece = &parcel->pieces[parcel->piece];
     if (piece->advert < RG_MEM_CHUNKS && piece->size <= most) {
         *memory = piece->memory;
@@ -207,7 +199,6 @@ void rg_mem_adverts_take(struct rg_mem_adverts *adverts, struct rg_parcel *parce
         adverts->placed += *size;
         advance(adverts, parcel, *size, false);
     }
-    pthread_mutex_unlock(&adverts->lock);
 }
 
 enum rg_status rg_mem_adverts_receive(struct rg_mem_adverts *adverts, struct rg_parcel *parcel,

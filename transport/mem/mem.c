@@ -10,6 +10,7 @@
  * Locks: mem_lock (the table and the listeners' lists) and the queues' own, never one within another.
  */
 #include "transport/mem/advertised.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 
@@ -139,10 +140,9 @@ static bool mem_has_advertised(struct rg_conn *conn, size_t size)
 static void mem_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     struct rg_mem_adverts *own = ((const struct mem_conn *)conn)->own;
-    pthread_mutex_lock(&own->lock);
+    RG_SCOPED_LOCK(&own->lock);
     out->bulk_copied_received = own->copied;
     out->bulk_direct_received = own->placed;
-    pthread_mutex_unlock(&own->lock);
 }
 
 static void mem_reset(struct rg_conn *conn)
@@ -287,7 +287,7 @@ static enum rg_status mem_accept(struct rg_listener *listener, int timeout_ms, s
     const struct timespec until = rg_timespec(deadline);
     enum rg_status status = RG_OK;
     bool expired = timeout_ms == 0;
-    pthread_mutex_lock(&mem_lock);
+    RG_SCOPED_LOCK(&mem_lock);
     while (!l->waiting && !l->interrupted && !expired) {
         if (timeout_ms < 0)
             pthread_cond_wait(&l->changed, &mem_lock);
@@ -304,17 +304,15 @@ static enum rg_status mem_accept(struct rg_listener *listener, int timeout_ms, s
         l->n_waiting--;
         *out = &c->head;
     }
-    pthread_mutex_unlock(&mem_lock);
     return status;
 }
 
 static void mem_listener_interrupt(struct rg_listener *listener)
 {
     struct mem_listener *l = (struct mem_listener *)listener;
-    pthread_mutex_lock(&mem_lock);
+    RG_SCOPED_LOCK(&mem_lock);
     l->interrupted = true;
     pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&mem_lock);
 }
 
 static void mem_listener_destroy(struct rg_listener *listener)

@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/sync/adaptive.h"
+#include "common/sync/scoped_lock.h"
 
 enum {
     SKIPPED_BYTES = 3 << 20,  /* buffers of sockets take these at once */
@@ -39,7 +40,7 @@ struct rg_compression_choice rg_compression_policy_choose(struct rg_compression_
     if (policy->asked != RG_COMPRESS_AUTO)
         return (struct rg_compression_choice){policy->asked, false};
     struct rg_compression_choice choice = {RG_COMPRESS_NONE, false};
-    pthread_mutex_lock(&policy->lock);
+    RG_SCOPED_LOCK(&policy->lock);
     policy->pieces++;
     if (policy->now != RG_COMPRESS_NONE && policy->pieces >= policy->confirm) {
         policy->now = RG_COMPRESS_NONE;
@@ -54,7 +55,6 @@ struct rg_compression_choice rg_compression_policy_choose(struct rg_compression_
             policy->rate[codec] = policy->left[codec] = 0; /* what was known is of other data */
     }
     choice.codec = policy->now;
-    pthread_mutex_unlock(&policy->lock);
     return choice;
 }
 
@@ -72,7 +72,7 @@ void rg_compression_policy_tried(struct rg_compression_policy *policy, enum rg_c
 {
     if (policy->asked != RG_COMPRESS_AUTO)
         return;
-    pthread_mutex_lock(&policy->lock);
+    RG_SCOPED_LOCK(&policy->lock);
     policy->rate[codec] = rg_smoothed(policy->rate[codec], (double)size * 1e9 / (double)(ns ? ns : 1));
     policy->left[codec] = rg_smoothed(policy->left[codec], packed ? (double)packed / (double)size : 1);
     if (policy->now == codec && policy->wire > 0 && cost(policy, codec) > gain / policy->wire) {
@@ -82,12 +82,11 @@ void rg_compression_policy_tried(struct rg_compression_policy *policy, enum rg_c
         policy->confirm = FIRST_CONFIRM;
         forget_wire(policy);
     }
-    pthread_mutex_unlock(&policy->lock);
 }
 
 enum rg_compression rg_compression_policy_decide(struct rg_compression_policy *policy)
 {
-    pthread_mutex_lock(&policy->lock);
+    RG_SCOPED_LOCK(&policy->lock);
     const enum rg_compression best =
         cost(policy, RG_COMPRESS_LZ4) <= cost(policy, RG_COMPRESS_ZSTD) ? RG_COMPRESS_LZ4 : RG_COMPRESS_ZSTD;
     const bool faster = policy->wire > 0 && cost(policy, best) < gain / policy->wire;
@@ -102,16 +101,14 @@ enum rg_compression rg_compression_policy_decide(struct rg_compression_policy *p
              !faster                   ? "none"
              : best == RG_COMPRESS_LZ4 ? "lz4"
                                        : "zstd");
-    const enum rg_compression now = policy->now;
-    pthread_mutex_unlock(&policy->lock);
-    return now;
+    return policy->now;
 }
 
 void rg_compression_policy_sent_plain(struct rg_compression_policy *policy, uint64_t bytes, uint64_t ns)
 {
     if (policy->asked != RG_COMPRESS_AUTO)
         return;
-    pthread_mutex_lock(&policy->lock);
+    RG_SCOPED_LOCK(&policy->lock);
     if (policy->skipped < SKIPPED_BYTES) {
         policy->skipped += bytes;
     } else {
@@ -123,5 +120,4 @@ void rg_compression_policy_sent_plain(struct rg_compression_policy *policy, uint
                                                      (double)(policy->plain_ns ? policy->plain_ns : 1));
         policy->plain_bytes = policy->plain_ns = 0;
     }
-    pthread_mutex_unlock(&policy->lock);
 }

@@ -7,6 +7,7 @@
 #include "transport/multipath/fanout.h"
 
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 
 #include <string.h>
 
@@ -62,7 +63,7 @@ void rg_fanout_fini(struct rg_fanout *f)
 
 void rg_fanout_interrupt(struct rg_fanout *f)
 {
-    pthread_mutex_lock(&f->lock);
+    RG_SCOPED_LOCK(&f->lock);
     f->interrupted = true;
     if (f->send_failed == RG_OK)
         f->send_failed = RG_ERR_CLOSED;
@@ -73,7 +74,6 @@ void rg_fanout_interrupt(struct rg_fanout *f)
     for (unsigned i = 0; i < n; i++) /* under the lock: a rail's connection may be exchanged */
         if (f->channels[i]->conn)
             rg_conn_interrupt(f->channels[i]->conn);
-    pthread_mutex_unlock(&f->lock);
 }
 
 void rg_fanout_break(struct rg_fanout *f, const struct rg_channel *channel, enum rg_status status,

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <string.h>
 
@@ -81,7 +82,7 @@ static void send_part(struct rg_channel *channel, struct rg_sending *sending)
     if (failed)
         rg_fanout_break(f, channel, worst, "sending");
     const uint64_t ns = rg_now_ns() - since;
-    pthread_mutex_lock(&f->lock);
+    RG_SCOPED_LOCK(&f->lock);
     channel->sent += bytes;
     channel->ns += ns;
     if (sending->status == RG_OK || failed)
@@ -91,7 +92,6 @@ static void send_part(struct rg_channel *channel, struct rg_sending *sending)
     pthread_cond_broadcast(&f->changed);
     if (channel->dropped)
         pthread_cond_broadcast(&f->upkeep);
-    pthread_mutex_unlock(&f->lock);
 }
 
 static void *channel_main(void *arg)
@@ -121,21 +121,18 @@ static bool give(struct rg_channel *channel, struct rg_sending *sending)
             rg_thread_create(&channel->thread, "rg-channel", channel_main, channel) == RG_OK;
     if (!channel->thread_runs)
         return false;
-    pthread_mutex_lock(&channel->fanout->lock);
+    RG_SCOPED_LOCK(&channel->fanout->lock);
     channel->sending = sending;
     pthread_cond_signal(&channel->wake);
-    pthread_mutex_unlock(&channel->fanout->lock);
     return true;
 }
 
 enum rg_status rg_fanout_begin(struct rg_fanout *f, const struct rg_send *send)
 {
-    pthread_mutex_lock(&f->lock);
+    RG_SCOPED_LOCK(&f->lock);
     while (f->turn != send->number && f->send_failed == RG_OK)
         pthread_cond_wait(&f->changed, &f->lock);
-    const enum rg_status status = f->send_failed;
-    pthread_mutex_unlock(&f->lock);
-    return status;
+    return f->send_failed;
 }
 
 void rg_fanout_send_pieces(struct rg_fanout *f, struct rg_sending *sending)
@@ -153,21 +150,19 @@ void rg_fanout_send_pieces(struct rg_fanout *f, struct rg_sending *sending)
     for (unsigned i = 0; i < RG_FANOUT_CHANNELS; i++)
         if (takes_part[i]) /* without a thread of its own */
             send_part(f->channels[i], sending);
-    pthread_mutex_lock(&f->lock);
+    RG_SCOPED_LOCK(&f->lock);
     while (sending->channels_left)
         pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
 }
 
 enum rg_status rg_fanout_end(struct rg_fanout *f, const struct rg_sending *sending, uint64_t ns)
 {
     enum rg_status status = sending->status;
-    pthread_mutex_lock(&f->lock);
+    RG_SCOPED_LOCK(&f->lock);
     rg_fanout_rate(f, sending->send->bulk_size, ns);
     f->turn++;
     if (status != RG_OK && status != RG_ERR_FAULT && f->send_failed != RG_OK)
         status = f->send_failed;
     pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
     return status;
 }

@@ -77,11 +77,10 @@ struct path *rg_multipath_path(struct multipath *m, unsigned index)
     const uint64_t until = rg_now_ns() + CHANNEL_MS * 1000000ull;
     const struct timespec time = rg_timespec(until);
     int error = 0;
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     while (index >= atomic_load(&m->f.n_channels) && !m->f.interrupted && !m->gave_up && error == 0)
         error = pthread_cond_timedwait(&m->f.changed, &m->f.lock, &time);
     const bool there = index < atomic_load(&m->f.n_channels);
-    pthread_mutex_unlock(&m->f.lock);
     return there ? &m->paths[index] : NULL;
 }
 

@@ -11,6 +11,8 @@
  */
 #include "transport/multirail/internal.h"
 
+#include "common/sync/scoped_lock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -25,11 +27,10 @@ static unsigned connections(struct multirail *m, bool living, struct rg_conn *ou
 {
     unsigned n = 0;
     out[n++] = m->f.first;
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     for (unsigned i = 0; i < m->options.rails; i++)
         if (m->rails[i].base.conn && (!living || !m->rails[i].base.dropped))
             out[n++] = m->rails[i].base.conn;
-    pthread_mutex_unlock(&m->f.lock);
     return n;
 }
 
@@ -74,7 +75,7 @@ enum rg_status rg_multirail_register(struct rg_conn *conn, void *base, size_t si
 {
     struct multirail *m = (struct multirail *)conn;
     struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
-    pthread_mutex_lock(&m->memory_lock);
+    RG_SCOPED_LOCK(&m->memory_lock);
     enum rg_status status = rg_conn_register(m->f.first, base, size);
     if (status == RG_OK) {
         status = add_memory(m, &(struct rg_multirail_memory){.base = base, .size = size, .fd = -1});
@@ -88,7 +89,6 @@ enum rg_status rg_multirail_register(struct rg_conn *conn, void *base, size_t si
             status = at_rail == RG_ERR_NO_MEMORY ? at_rail : status; /* what has it uses it all the same */
         }
     }
-    pthread_mutex_unlock(&m->memory_lock);
     return status;
 }
 
@@ -97,11 +97,10 @@ unsigned rg_multirail_device_paths(struct rg_conn *conn)
     struct multirail *m = (struct multirail *)conn;
     struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
     unsigned paths = ~0u;
-    pthread_mutex_lock(&m->memory_lock);
+    RG_SCOPED_LOCK(&m->memory_lock);
     const unsigned n = connections(m, true, conns);
     for (unsigned i = 0; i < n; i++)
         paths &= rg_conn_device_paths(conns[i]);
-    pthread_mutex_unlock(&m->memory_lock);
     return paths;
 }
 
@@ -248,11 +247,10 @@ void rg_multirail_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
     struct multirail *m = (struct multirail *)conn;
     struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
-    pthread_mutex_lock(&m->memory_lock);
+    RG_SCOPED_LOCK(&m->memory_lock);
     const unsigned n = connections(m, false, conns);
     for (unsigned i = 0; i < n; i++)
         rg_conn_withdraw(conns[i], tag, memory);
-    pthread_mutex_unlock(&m->memory_lock);
 }
 
 void rg_multirail_advertised_is_back(struct adverts *adverts, const void *memory)

@@ -56,7 +56,7 @@ static void multirail_statistics(const struct rg_conn *conn, struct rg_conn_stat
 {
     struct multirail *m = (struct multirail *)(uintptr_t)conn;
     rg_conn_get_statistics(m->f.first, out);
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     rg_statistics_add(out, &m->past);
     out->rails = true;
     out->striped = atomic_load(&m->striping);
@@ -66,18 +66,16 @@ static void multirail_statistics(const struct rg_conn *conn, struct rg_conn_stat
     for (unsigned i = 0; i < m->options.rails; i++)
         if (m->rails[i].base.conn)
             rg_fanout_add_statistics(out, m->rails[i].base.conn);
-    pthread_mutex_unlock(&m->f.lock);
 }
 
 static void multirail_security(const struct rg_conn *conn, struct rg_conn_security *out)
 {
     struct multirail *m = (struct multirail *)(uintptr_t)conn;
     rg_conn_security(m->f.first, out);
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     for (unsigned i = 0; i < m->options.rails; i++)
         if (m->rails[i].base.conn)
             rg_fanout_add_security(out, m->rails[i].base.conn);
-    pthread_mutex_unlock(&m->f.lock);
 }
 
 static bool multirail_channel_progress(const struct rg_conn *conn, unsigned place,
@@ -135,10 +133,9 @@ void rg_multirail_open(struct rg_conn *conn)
     if (conn->ops != &multirail_ops)
         return;
     rg_rails_want(m, m->options.rails, 0);
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     while (m->opening && !m->opened)
         pthread_cond_wait(&m->f.changed, &m->f.lock);
-    pthread_mutex_unlock(&m->f.lock);
 }
 
 unsigned rg_multirail_count(struct rg_conn *conn)
@@ -146,10 +143,8 @@ unsigned rg_multirail_count(struct rg_conn *conn)
     struct multirail *m = (struct multirail *)conn;
     if (conn->ops != &multirail_ops)
         return 0;
-    pthread_mutex_lock(&m->f.lock);
-    const unsigned living = rg_rails_living(m);
-    pthread_mutex_unlock(&m->f.lock);
-    return living;
+    RG_SCOPED_LOCK(&m->f.lock);
+    return rg_rails_living(m);
 }
 
 static void complete(void)

@@ -9,6 +9,7 @@
 #include "transport/multirail/internal.h"
 
 #include "common/base/safe_copy.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 
@@ -244,7 +245,7 @@ static bool writes_directly(struct multirail *m, const unsigned char *memory, si
 {
     const struct timespec until = rg_multirail_in_ms(RG_RAIL_PATIENCE_MS);
     bool good = true;
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     if (m->f.taken || size != m->f.total)
         good = false; /* what comes again would not be known to be placed */
     while (good && !all_ready(m) && state(m, false) == RG_OK)
@@ -256,7 +257,6 @@ static bool writes_directly(struct multirail *m, const unsigned char *memory, si
                rg_conn_writes_directly(m->rails[run->owner - 1].base.conn, memory + at, end - at);
         at = end;
     }
-    pthread_mutex_unlock(&m->f.lock);
     return good;
 }
 

@@ -14,6 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 static const struct rg_adaptive_range pause_ns = {
     .least = 1000000000u, .first = 1000000000u, .most = 60000000000u};
@@ -71,10 +72,9 @@ static void try_rail(struct rail *rail)
     const bool added = conn && rg_multirail_add(&m->f.head, conn, index) == RG_OK;
     if (conn && !added)
         rg_conn_destroy(conn);
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     if (!added)
         rg_rail_schedule(rail);
-    pthread_mutex_unlock(&m->f.lock);
 }
 
 static void *reconnect_main(void *arg)
@@ -124,10 +124,9 @@ static void *reconnect_main(void *arg)
 
 void rg_rails_reconnect(struct multirail *m)
 {
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     if (!m->opener_started && !m->f.interrupted && !m->f.ending)
         m->opening = m->opener_started = rg_thread_create(&m->opener, "rg-rails", reconnect_main, m) == RG_OK;
-    pthread_mutex_unlock(&m->f.lock);
 }
 
 void rg_rails_want(struct multirail *m, unsigned rails, uint64_t bulk_on_first)

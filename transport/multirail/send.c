@@ -8,6 +8,7 @@
 #include "transport/multirail/internal.h"
 
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 
 enum { RUN_LEAST = 64 << 10 }; /* bytes; what is this small would be copied */
 
@@ -43,11 +44,10 @@ static uint64_t tag_of(struct multirail *m, const struct rg_send *send)
     for (unsigned i = 0; i * (size_t)RG_PIECE < send->bulk_size; i++)
         bytes[rg_fanout_channel_of(send->route, i)] += rg_fanout_piece_size(send->bulk_size, i);
     bool room = true;
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     for (unsigned i = 0; i < m->options.rails && room; i++)
         room = !bytes[i] ||
                (!m->rails[i].base.dropped && rg_conn_has_advertised(m->rails[i].base.conn, bytes[i]));
-    pthread_mutex_unlock(&m->f.lock);
     return room ? 0 : RG_TAG_NOWHERE;
 }
 
@@ -79,21 +79,19 @@ static enum rg_status send_run(struct rail *rail, const struct rg_sending *sendi
 /* Takes part in using a rail's connection; false: it is gone. */
 static bool enter(struct rail *rail)
 {
-    pthread_mutex_lock(&rg_multirail_of(rail)->f.lock);
+    RG_SCOPED_LOCK(&rg_multirail_of(rail)->f.lock);
     const bool there = !rail->base.dropped;
     rail->users += there;
-    pthread_mutex_unlock(&rg_multirail_of(rail)->f.lock);
     return there;
 }
 
 static void leave(struct rail *rail)
 {
     struct multirail *m = rg_multirail_of(rail);
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     rail->users--;
     pthread_cond_broadcast(&m->f.changed);
     pthread_cond_broadcast(&m->f.upkeep);
-    pthread_mutex_unlock(&m->f.lock);
 }
 
 /*

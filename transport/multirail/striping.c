@@ -9,6 +9,8 @@
  */
 #include "transport/multirail/internal.h"
 
+#include "common/sync/scoped_lock.h"
+
 static const struct rg_trial_settings settings = {
     .window_bytes = 16 << 20,
     .window_ns = 5000000,
@@ -31,7 +33,7 @@ void rg_striping_sent(struct multirail *m, size_t size, uint64_t ns, bool stripe
     struct rg_trial *trial = &m->rails_trial;
     if (!m->options.adaptive)
         return;
-    pthread_mutex_lock(&m->f.lock);
+    RG_SCOPED_LOCK(&m->f.lock);
     const bool on = atomic_load(&m->striping);
     /* else it is from before */
     const enum rg_trial_step step =
@@ -44,5 +46,4 @@ void rg_striping_sent(struct multirail *m, size_t size, uint64_t ns, bool stripe
         rg_trial_begin(trial);
         atomic_store(&m->striping, true);
     }
-    pthread_mutex_unlock(&m->f.lock);
 }

@@ -16,6 +16,7 @@
 #include "common/base/limits.h"
 #include "common/base/log_limit.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/rdma/verbs.h"
 
 #include <errno.h>
@@ -70,11 +71,9 @@ struct rdma_listener {
 static bool show(struct handshake *h, struct rg_rdma_conn *c)
 {
     struct rdma_listener *l = h->listener;
-    pthread_mutex_lock(&l->lock);
+    RG_SCOPED_LOCK(&l->lock);
     h->conn = c;
-    const bool goes_on = !l->stopping;
-    pthread_mutex_unlock(&l->lock);
-    return goes_on;
+    return !l->stopping;
 }
 
 /*
@@ -157,9 +156,8 @@ static void *handshake_run(void *argument)
     struct rg_rdma_conn *c = answer_request(h);
     if (c)
         put(l, c);
-    pthread_mutex_lock(&l->lock);
+    RG_SCOPED_LOCK(&l->lock);
     h->state = DONE;
-    pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
@@ -300,7 +298,7 @@ enum rg_status rg_rdma_accept(struct rg_listener *listener, int timeout_ms, stru
     struct rdma_listener *l = (struct rdma_listener *)listener;
     const struct timespec until = rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u);
     enum rg_status status = RG_OK;
-    pthread_mutex_lock(&l->lock);
+    RG_SCOPED_LOCK(&l->lock);
     while (l->n == 0 && !atomic_load(&l->interrupted) && status == RG_OK) {
         if (timeout_ms < 0)
             pthread_cond_wait(&l->changed, &l->lock);
@@ -316,7 +314,6 @@ enum rg_status rg_rdma_accept(struct rg_listener *listener, int timeout_ms, stru
         uint64_t one;
         (void)!read(l->ready, &one, sizeof one);
     }
-    pthread_mutex_unlock(&l->lock);
     return status;
 }
 
@@ -324,9 +321,8 @@ void rg_rdma_listener_interrupt(struct rg_listener *listener)
 {
     struct rdma_listener *l = (struct rdma_listener *)listener;
     atomic_store(&l->interrupted, true);
-    pthread_mutex_lock(&l->lock);
+    RG_SCOPED_LOCK(&l->lock);
     pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
 }
 
 void rg_rdma_listener_destroy(struct rg_listener *listener)

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/poll.h"
+#include "common/sync/scoped_lock.h"
 #include "proto/wire.h"
 
 #include <linux/sockios.h>
@@ -174,14 +175,13 @@ void rg_resumable_goaway(struct rg_conn *conn)
     struct rg_resumable *c = rg_resumable_of(conn);
     if (!c)
         return;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     c->says_goaway = true;
     if (c->control_conn && c->link && !rg_resumable_shows_end(c->link) &&
         rg_resumable_is_writable(c->control_conn))
         rg_resumable_renounce(c->control_conn); /* if it has ended, the reconnector notices */
     else
         say_goaway(c);
-    pthread_mutex_unlock(&c->lock);
 }
 
 void rg_resumable_set_final(struct rg_conn *conn)
@@ -189,9 +189,8 @@ void rg_resumable_set_final(struct rg_conn *conn)
     struct rg_resumable *c = rg_resumable_of(conn);
     if (!c)
         return;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     c->final = true;
     if (c->state == RG_RESUMABLE_BROKEN)
         rg_resumable_end(c, c->loss.status);
-    pthread_mutex_unlock(&c->lock);
 }

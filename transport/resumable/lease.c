@@ -5,6 +5,7 @@
 #include "transport/resumable/internal.h"
 
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 
 #include <poll.h>
 #include <string.h>
@@ -136,19 +137,16 @@ static void await_end(struct rg_resumable *c, const struct rg_lease *lease)
 void rg_resumable_end_lease(struct rg_conn *conn, struct rg_lease *lease)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     if (!has_ended(c, lease))
         await_end(c, lease);
     rg_resumable_end_all(c, lease);
     *lease = (struct rg_lease){0};
-    pthread_mutex_unlock(&c->lock);
 }
 
 bool rg_resumable_lease_ended(struct rg_conn *conn, const struct rg_lease *lease)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
-    pthread_mutex_lock(&c->lock);
-    const bool ended = has_ended(c, lease);
-    pthread_mutex_unlock(&c->lock);
-    return ended;
+    RG_SCOPED_LOCK(&c->lock);
+    return has_ended(c, lease);
 }

@@ -15,6 +15,8 @@
  */
 #include "transport/resumable/internal.h"
 
+#include "common/sync/scoped_lock.h"
+
 #include <stdlib.h>
 
 /* --- registered ------------------------------------------------------------------------------------------ */
@@ -62,7 +64,7 @@ enum rg_status rg_resumable_register(struct rg_conn *conn, void *base, size_t si
     *entry = (struct rg_registered){.base = base, .size = size, .busy = true};
     enum rg_status status = RG_OK;
     struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     forget(c, base);
     entry->next = c->registered;
     c->registered = entry;
@@ -76,7 +78,6 @@ enum rg_status rg_resumable_register(struct rg_conn *conn, void *base, size_t si
     if (status != RG_OK)
         forget(c, base);
     rg_resumable_changed(c);
-    pthread_mutex_unlock(&c->lock);
     return status;
 }
 
@@ -85,14 +86,13 @@ void rg_resumable_unregister(struct rg_conn *conn, void *base)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
     struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     forget(c, base);
     rg_resumable_end_all(c, &rg_lease_until_reply);
     if ((link = rg_resumable_visit_last(c)) != NULL) {
         rg_conn_unregister(link, base);
         rg_resumable_leave(c);
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 bool rg_registered_is_missing(const struct rg_resumable *c)
@@ -145,14 +145,13 @@ enum rg_status rg_resumable_advertise(struct rg_conn *conn, uint64_t tag, uint64
     struct rg_resumable *c = (struct rg_resumable *)conn;
     enum rg_status status = RG_ERR_UNSUPPORTED;
     struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     if (!tag && c->adverts_epoch != c->epoch) {
         status = RG_ERR_TIMEOUT;
     } else if ((link = rg_resumable_visit(c)) != NULL) {
         status = rg_conn_advertise(link, tag, base, memory, size);
         rg_resumable_leave(c);
     }
-    pthread_mutex_unlock(&c->lock);
     return status;
 }
 
@@ -160,12 +159,11 @@ void rg_resumable_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
     struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     if ((link = rg_resumable_visit_last(c)) != NULL) {
         rg_conn_withdraw(link, tag, memory);
         rg_resumable_leave(c);
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 bool rg_resumable_has_advertised(struct rg_conn *conn, size_t size)
@@ -173,21 +171,19 @@ bool rg_resumable_has_advertised(struct rg_conn *conn, size_t size)
     struct rg_resumable *c = (struct rg_resumable *)conn;
     bool advertised = false;
     struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     if ((link = rg_resumable_visit(c)) != NULL) {
         advertised = rg_conn_has_advertised(link, size);
         rg_resumable_leave(c);
     }
-    pthread_mutex_unlock(&c->lock);
     return advertised;
 }
 
 bool rg_resumable_adverts_ended(struct rg_conn *conn)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     const bool ended = c->adverts_epoch != c->epoch;
     c->adverts_epoch = c->epoch;
-    pthread_mutex_unlock(&c->lock);
     return ended;
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/poll.h"
+#include "common/sync/scoped_lock.h"
 #include "proto/wire.h"
 
 #include <stdio.h>
@@ -376,7 +377,7 @@ static void mend(struct rg_resumable *c)
 void *rg_resumable_reconnect_main(void *connection)
 {
     struct rg_resumable *c = connection;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     while (!c->stopping) {
         if (c->state == RG_RESUMABLE_BROKEN)
             mend(c);
@@ -395,6 +396,5 @@ void *rg_resumable_reconnect_main(void *connection)
         else
             watch(c);
     }
-    pthread_mutex_unlock(&c->lock);
     return NULL;
 }

@@ -120,19 +120,17 @@ bool rg_resumable_is_writable(const struct rg_conn *link)
 static void resumable_interrupt(struct rg_conn *conn)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     rg_resumable_end(c, RG_ERR_CLOSED);
-    pthread_mutex_unlock(&c->lock);
 }
 
 static void resumable_set_read_ahead(struct rg_conn *conn)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     c->read_ahead = true;
     if (c->link)
         rg_conn_set_read_ahead(c->link);
-    pthread_mutex_unlock(&c->lock);
 }
 
 /* In a child of a fork: no lock may be trusted. */
@@ -208,21 +206,19 @@ static bool resumable_give_up_channel(struct rg_conn *conn, unsigned place)
 static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     if (c->link) /* also when all is over: a session tells at its end */
         rg_conn_get_statistics(c->link, out);
     rg_statistics_add(out, &c->former);
     out->bulk_kept = c->bulk_kept;
-    pthread_mutex_unlock(&c->lock);
 }
 
 static void resumable_security(const struct rg_conn *conn, struct rg_conn_security *out)
 {
     struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     if (c->link)
         rg_conn_security(c->link, out);
-    pthread_mutex_unlock(&c->lock);
 }
 
 static void resumable_destroy(struct rg_conn *conn)
@@ -361,12 +357,11 @@ void rg_resumable_drop(struct rg_conn *conn)
     struct rg_resumable *c = rg_resumable_of(conn);
     if (!c)
         return;
-    pthread_mutex_lock(&c->lock);
+    RG_SCOPED_LOCK(&c->lock);
     rg_resumable_break(c, c->epoch, RG_ERR_LOST);
     if (c->state == RG_RESUMABLE_BROKEN && c->link) { /* there is nothing more to be read from it */
         c->hurries = true;
         rg_conn_interrupt(c->link);
         rg_resumable_changed(c);
     }
-    pthread_mutex_unlock(&c->lock);
 }

@@ -9,6 +9,7 @@
  */
 #include "common/base/log.h"
 #include "common/cuda/api.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -104,9 +105,8 @@ CUresult cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {
     if (!iterator_out || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     *iterator_out = next;
-    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,8 @@
  */
 #include "common/cuda/graph/call.h"
 
+#include "common/sync/scoped_lock.h"
+
 #include <stdlib.h>
 
 struct user_object {
@@ -71,11 +73,10 @@ static void drop(struct user_object *object, uint64_t count)
         return;
     rg_graph_unregister(&object->object);
     object->next = NULL;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     *last = object;
     last = &object->next;
     pthread_cond_signal(&wake);
-    pthread_mutex_unlock(&lock);
 }
 
 static struct rg_user_reference **reference_of(struct rg_graph *graph, const struct user_object *object)
