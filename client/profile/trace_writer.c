@@ -320,11 +320,9 @@ void rg_trace_writer_sessions(void)
 
 void rg_trace_writer_finish(void)
 {
-    pthread_mutex_lock(&lock);
-    if (over || failed) {
-        pthread_mutex_unlock(&lock);
+    RG_SCOPED_LOCK(&lock);
+    if (over || failed)
         return;
-    }
     over = true;
     struct rg_session *session = &rg_sessions[0];
     const uint64_t elapsed = rg_now_ns() - rg_profile_started();
@@ -356,5 +354,4 @@ void rg_trace_writer_finish(void)
         rg_warn("the trace %s ends early: it is full, and %llu later events are left out "
                 "(REMOTE_GPU_RECORD_EVENTS sets the limit)",
                 path, (unsigned long long)rg_profile_dropped());
-    pthread_mutex_unlock(&lock);
 }
