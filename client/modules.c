@@ -6,7 +6,7 @@
 
 #include "client/api/context.h"
 #include "client/api/module.h"
-#include "client/connect/said.h"
+#include "client/connect/server_message.h"
 #include "client/core/hooks.h"
 #include "client/core/thread.h"
 #include "client/managed/managed.h"
@@ -78,7 +78,7 @@ void rg_modules_register(void)
                 [RG_NOTICE_RECLAIM] = rg_prealloc_reclaim_notice,
                 [RG_NOTICE_DONE] = rg_timeline_notice,
                 [RG_NOTICE_CREDIT] = rg_credit_notice,
-                [RG_NOTICE_SAY] = rg_said_notice,
+                [RG_NOTICE_SAY] = rg_server_message_notice,
                 [RG_NOTICE_PEER_LOST] = rg_peer_link_notice,
             },
         .host_call_begins = host_call_begins,

@@ -3,7 +3,7 @@
 
 #include "client/connect/begin.h"
 #include "client/connect/keep_alive.h"
-#include "client/connect/stay.h"
+#include "client/connect/certificate_renewal.h"
 #include "client/core/device_list.h"
 #include "client/core/probe.h"
 #include "client/query/lease.h"
@@ -169,7 +169,7 @@ static bool make_known(struct rg_session *session, const struct rg_guest_place *
         return false;
     }
     if (rg_begin_session(session) != RG_OK || rg_keep_alive_start(number, 1) != RG_OK ||
-        rg_stay_start(number, 1) != RG_OK) {
+        rg_certificate_renewal_start(number, 1) != RG_OK) {
         has_failed = true; /* its entry cannot be used again: threads may know it */
         rg_session_end(session, CUDA_ERROR_OUT_OF_MEMORY,
                        "no thread can be started here for the session on %s", session->server);

@@ -8,7 +8,7 @@
 
 #include "client/connect/begin.h"
 #include "client/connect/keep_alive.h"
-#include "client/connect/stay.h"
+#include "client/connect/certificate_renewal.h"
 #include "client/connect/visible_devices.h"
 #include "client/core/device_list.h"
 #include "client/core/optimisations.h"
@@ -176,7 +176,7 @@ static CUresult start(void)
     for (unsigned i = 0; i < rg_n_sessions && begun; i++)
         begun = rg_begin_session(&rg_sessions[i]) == RG_OK;
     if (!begun || rg_keep_alive_start(0, rg_n_sessions) != RG_OK ||
-        rg_stay_start(0, rg_n_sessions) != RG_OK) {
+        rg_certificate_renewal_start(0, rg_n_sessions) != RG_OK) {
         rg_error("no thread can be started here, or there is no memory: raise the limits of this process "
                  "(ulimit -u, -v) or of its container");
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,11 +1,11 @@
 /*
  * pacer.c - chunks, what they are charged, and the turn of one session; how they go is said in pacer.h.
  *
- * Happy path: a submission is guessed for and admitted into a chunk (rg_pacer_admit), the device is found to be done (rg_pacer_step),
- * and what has passed is charged, learnt from, and the turn goes on or passes. Nothing fails: a submission that may not go now waits
+ * Happy path: it is estimated how long a submission will take, it is admitted into a chunk (rg_pacer_admit), the device is found to be
+ * done (rg_pacer_step), and what has passed is charged, learnt from, and the turn goes on or passes. Nothing fails: a submission that may not go now waits
  * for the next step, and a turn that was taken away is asked for again. Whichever thread has the caller's lock.
  */
-#include "server/shares/turns/guesses.h"
+#include "server/shares/turns/estimates.h"
 
 bool rg_pacer_alone(const struct rg_pacer *pacer)
 {
@@ -57,7 +57,7 @@ static void settle(struct rg_pacer *pacer, uint64_t now)
     const uint64_t end = now > before ? before + (now - before) / 2 : before;
     charge(pacer, end);
     if (!pacer->behind && end > pacer->chunk_at)
-        rg_guess_learn(pacer, end - pacer->chunk_at);
+        rg_estimate_learn(pacer, end - pacer->chunk_at);
     forget_chunk(pacer);
 }
 
@@ -140,38 +140,38 @@ static bool wait_on(struct rg_pacer *pacer, uint64_t now)
 }
 
 /* One submission more: it opens a chunk if there is none. */
-static bool go(struct rg_pacer *pacer, uint64_t guess, uint64_t now)
+static bool go(struct rg_pacer *pacer, uint64_t estimate, uint64_t now)
 {
     if (pacer->waits_since && now > pacer->waits_since)
         pacer->throttled_ns += now - pacer->waits_since;
     pacer->waits_since = 0;
     pacer->admitted++;
     pacer->active_at = now;
-    pacer->planned += guess;
-    pacer->planned_all += guess;
+    pacer->planned += estimate;
+    pacer->planned_all += estimate;
     if (pacer->began == 0) {
         pacer->chunk_at = pacer->holding ? rg_turns_clear(pacer->turns, now, RG_PACER_EARLY_NS) : now;
         pacer->began = pacer->not_done_at = pacer->chunk_at;
     }
-    pacer->go_on_at = rg_most(pacer->go_on_at, now + pacer->go_on + 2 * guess);
+    pacer->go_on_at = rg_most(pacer->go_on_at, now + pacer->go_on + 2 * estimate);
     return true;
 }
 
 /* --- guests --------------------------------------------------------------------------------------------- */
 
 /* Another has the turn, and this submission may go all the same. */
-static bool may_be_guest(const struct rg_pacer *pacer, uint64_t guess)
+static bool may_be_guest(const struct rg_pacer *pacer, uint64_t estimate)
 {
     return !pacer->holding && pacer->calm && !pacer->cap.millionths && pacer->others.any &&
-           (pacer->high || !pacer->others.high) && guess && pacer->planned + guess <= RG_PACER_GUEST_NS &&
+           (pacer->high || !pacer->others.high) && estimate && pacer->planned + estimate <= RG_PACER_GUEST_NS &&
            (pacer->began == 0 || pacer->planned != 0) && rg_turns_taken(pacer->turns, pacer->place) &&
            rg_turns_credit(pacer->turns, pacer->place) > pacer->planned;
 }
 
-static bool go_as_guest(struct rg_pacer *pacer, uint64_t guess, uint64_t now)
+static bool go_as_guest(struct rg_pacer *pacer, uint64_t estimate, uint64_t now)
 {
     pacer->behind = true;
-    return go(pacer, guess, now);
+    return go(pacer, estimate, now);
 }
 
 /* --- a submission --------------------------------------------------------------------------------------- */
@@ -191,8 +191,8 @@ bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
     look(pacer, now);
     if (rg_pacer_alone(pacer))
         return have_turn(pacer, now) ? go(pacer, 0, now) : wait_on(pacer, now);
-    const uint32_t slot = rg_guess_slot(pacer, key);
-    const uint64_t known = pacer->guesses[slot].ns;
+    const uint32_t slot = rg_estimate_slot(pacer, key);
+    const uint64_t known = pacer->estimates[slot].ns;
     if (may_be_guest(pacer, known))
         return go_as_guest(pacer, known, now);
     if (!have_turn(pacer, now))
@@ -207,14 +207,14 @@ bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
         }
         pacer->budget = budget_of(pacer, now);
     }
-    const uint64_t guess = known ? known : pacer->budget;
+    const uint64_t estimate = known ? known : pacer->budget;
     if (pacer->planned != 0 && is_full(pacer, known)) {
         pacer->closed = true;
         return wait_on(pacer, now);
     }
     pacer->unknown |= known == 0;
-    rg_guess_note(pacer, slot);
-    return go(pacer, guess, now);
+    rg_estimate_note(pacer, slot);
+    return go(pacer, estimate, now);
 }
 
 /* In a turn it is a part of the chunk whose length nobody knows; else as what is left of an earlier turn. */

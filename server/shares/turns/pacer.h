@@ -4,8 +4,8 @@
  * A submission is *admitted* or has to wait. What is admitted together is a *chunk*: as much as the GPU is expected to take for
  * what is left of the turn. When the chunk is done, its time is measured and charged, and the turn goes on or passes. So the
  * device is one session's at a time, but for a moment as turns pass, and nobody waits for more than what one has submitted: at most
- * one kernel of unknown length, as that is the only one of its chunk. What a submission will take is guessed from what the like of it
- * has taken (`key`): a wrong guess makes a chunk longer or shorter, but what is charged is always measured.
+ * one kernel of unknown length, as that is the only one of its chunk. What a submission will take is estimated from what the like of it
+ * has taken (`key`): a wrong estimate makes a chunk longer or shorter, but what is charged is always measured.
  *
  * Three ways, by who else is there:
  *   alone   nobody else uses the device, and there is no cap: everything is admitted; how busy the device is, is sampled
@@ -23,8 +23,8 @@
  * is *behind* then: its time goes on being charged, and until everything is done its turns end by the clock.
  *
  * A guest: to pass the turn on for each of many short submissions that their program waits for would cost more than they take. A session
- * that had nothing left to submit when its last work was done, and has credit, may give the device as much as RG_PACER_GUEST_NS are
- * guessed for beside who has the turn; it is charged all the time until that is done, so that nothing is gained by a wrong guess. Not
+ * that had nothing left to submit when its last work was done, and has credit, may give the device what is estimated to take
+ * RG_PACER_GUEST_NS at most, beside who has the turn; it is charged all the time until that is done, so a wrong estimate gains nothing. Not
  * beside sessions of higher priority, and not with a cap.
  *
  * With a hard cap whose bucket is empty (cap.h) there is no turn.
@@ -53,7 +53,7 @@
 #define RG_PACER_KEYS            512u         /* submissions of so many kinds are remembered */
 #define RG_PACER_CHUNK_KINDS     16u          /* kinds in a chunk */
 
-struct rg_pacer_guess {
+struct rg_pacer_estimate {
     uint64_t key; /* 0: none */
     uint64_t ns;
 };
@@ -92,7 +92,7 @@ struct rg_pacer {
     uint64_t waits_since;
 
     uint64_t busy_ns, throttled_ns, admitted; /* in all */
-    struct rg_pacer_guess guesses[RG_PACER_KEYS];
+    struct rg_pacer_estimate estimates[RG_PACER_KEYS];
 };
 
 /** Zeroed before. The session joins with its first submission. */

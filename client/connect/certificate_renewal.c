@@ -1,5 +1,5 @@
-/* stay.c - see stay.h. */
-#include "client/connect/stay.h"
+/* certificate_renewal.c - see certificate_renewal.h. */
+#include "client/connect/certificate_renewal.h"
 
 #include "client/core/session.h"
 #include "client/credentials/connect.h"
@@ -117,7 +117,7 @@ static void *watch(void *argument)
     }
 }
 
-enum rg_status rg_stay_start(unsigned first, unsigned n)
+enum rg_status rg_certificate_renewal_start(unsigned first, unsigned n)
 {
     struct group *group = &groups[first];
     const int64_t now = (int64_t)time(NULL);

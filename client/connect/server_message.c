@@ -1,5 +1,5 @@
-/* said.c - see said.h. The reader, so never two threads of one session. */
-#include "client/connect/said.h"
+/* server_message.c - see server_message.h. The reader, so never two threads of one session. */
+#include "client/connect/server_message.h"
 
 #include "client/core/session.h"
 #include "common/base/clock.h"
@@ -7,7 +7,7 @@
 #include "common/base/log_limit.h"
 #include "proto/control/control.h"
 
-bool rg_said_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
+bool rg_server_message_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
                     size_t bulk_size)
 {
     static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
