@@ -335,7 +335,7 @@ static int reset_and_again(void)
     return 0;
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"exit_handlers", exit_handlers},
     {"exit_handlers_after", exit_handlers_after},
     {"exit_without_waiting", exit_without_waiting},
@@ -349,9 +349,5 @@ static const struct scenario scenarios[] = {
     {"thread_destructors", thread_destructors},
     {"many_threads", many_threads},
     {"reset_and_again", reset_and_again},
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}

@@ -291,7 +291,7 @@ static int fork_with_managed(void)
     return 0;
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"fork_and_call", fork_and_call},
     {"fork_and_exit", fork_and_exit},
     {"fork_of_fork", fork_of_fork},
@@ -305,9 +305,5 @@ static const struct scenario scenarios[] = {
     {"daemon_before_init", daemon_before_init},
     {"daemon_after_init", daemon_after_init},
     {".plain", plain},
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}

@@ -188,13 +188,9 @@ static int handler_for_long(void)
     return 0;
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"in_waits_that_restart", in_waits_that_restart}, {"in_waits_that_end", in_waits_that_end},
     {"clean_up_and_exit", clean_up_and_exit},         {"handler_in_handler", handler_in_handler},
     {"handler_for_long", handler_for_long},
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}

@@ -85,12 +85,8 @@ static int opened_in_namespaces(void)
     return 0;
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"opened_by_threads", opened_by_threads},
     {"opened_in_namespaces", opened_in_namespaces},
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}

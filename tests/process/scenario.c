@@ -158,19 +158,19 @@ void say_child(const char *what, int pid)
         say("%s: exit status %d\n", what, WEXITSTATUS(status));
 }
 
-int scenario_main(int argc, char **argv, const struct scenario *scenarios, size_t n)
+int main(int argc, char **argv)
 {
     program_path = "/proc/self/exe";
     if (argc == 2 && strcmp(argv[1], "list") == 0) {
-        for (size_t i = 0; i < n; i++)
-            if (scenarios[i].name[0] != '.')
-                say("%s\n", scenarios[i].name);
+        for (const struct scenario *at = scenarios; at->name; at++)
+            if (at->name[0] != '.')
+                say("%s\n", at->name);
         return 0;
     }
-    for (size_t i = 0; i < n && argc == 2; i++)
-        if (strcmp(argv[1], scenarios[i].name) == 0) {
+    for (const struct scenario *at = scenarios; at->name && argc == 2; at++)
+        if (strcmp(argv[1], at->name) == 0) {
             alarm(PATIENCE); /* what hangs ends by SIGALRM */
-            return scenarios[i].run();
+            return at->run();
         }
     fprintf(stderr, "usage: %s SCENARIO | list\n", argv[0]);
     return 2;

@@ -14,8 +14,8 @@ struct scenario {
     int (*run)(void); /* the exit status */
 };
 
-/** Runs the scenario that the command line names, or prints all names for `list`. Returns main's result. */
-int scenario_main(int argc, char **argv, const struct scenario *scenarios, size_t n);
+/** The program's; the last has no name. Its main, which is in scenario.c, runs the one that the command line names, or prints all names (`list`). */
+extern const struct scenario scenarios[];
 
 /** Prints a line at once, so that a fork or an abrupt end neither doubles nor loses it. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -441,7 +441,7 @@ static int busy_forks(void)
     return 0;
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"sent", sent},
     {"sent_and_ignored", sent_and_ignored},
     {"not_deferred", not_deferred},
@@ -460,10 +460,5 @@ static const struct scenario scenarios[] = {
     {"write_private", write_private},
 
     {"write_shared", write_shared},
-
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}

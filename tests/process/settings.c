@@ -57,11 +57,7 @@ static int launches_block(void)
     return 0;
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"launches_block", launches_block},
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}

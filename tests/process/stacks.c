@@ -131,14 +131,10 @@ static int low_limit(void)
     return 1;
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"little_thread", little_thread},
     {"coroutine", coroutine},
     {"low_limit", low_limit},
     {".low_limit", low_limit_within},
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}

@@ -417,7 +417,7 @@ static int memory_locked(void)
     return munlockall();
 }
 
-static const struct scenario scenarios[] = {
+const struct scenario scenarios[] = {
     {"signals_interrupt", signals_interrupt},
     {"signals_restart", signals_restart},
     {"signals_to_threads", signals_to_threads},
@@ -433,9 +433,5 @@ static const struct scenario scenarios[] = {
     {"waits_refused", waits_refused},
     {"confined", confined},
     {"memory_locked", memory_locked},
+    {NULL, NULL},
 };
-
-int main(int argc, char **argv)
-{
-    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
-}
