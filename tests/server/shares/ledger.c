@@ -5,6 +5,7 @@
  */
 #include "server/shares/ledger.h"
 
+#include "common/base/clock.h"
 #include "server/shares/slot.h"
 #include "tests/check.h"
 
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PLACES = 16, CAPACITY = 1000 };
@@ -92,13 +92,6 @@ static void test_guarantees(void)
     end();
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Charges and refunds without a pause until it is killed. */
 static _Noreturn void compete(struct rg_share_account account, unsigned seed)
 {
@@ -129,8 +122,8 @@ static void test_deaths(void)
             if (children[i] == 0)
                 compete(account, round * N + i);
         }
-        const uint64_t until = now_ns() + 3000000;
-        while (now_ns() < until) { /* the guarantee holds at any moment */
+        const uint64_t until = rg_now_ns() + 3000000;
+        while (rg_now_ns() < until) { /* the guarantee holds at any moment */
             CHECK(rg_share_charge(&promised, 500));
             rg_share_refund(&promised, 500);
         }
@@ -212,9 +205,9 @@ static void test_a_turn_that_is_kept(void)
     begin();
     struct rg_share_account a = open_account(1, 0, 0);
     atomic_store(&device.page->charging, 77);
-    const uint64_t began = now_ns();
+    const uint64_t began = rg_now_ns();
     CHECK(rg_share_charge(&a, 10));
-    CHECK(now_ns() - began < 10000000000ull);
+    CHECK(rg_now_ns() - began < 10000000000ull);
     CHECK(!rg_share_charge(&a, CAPACITY));
     atomic_store(&device.page->charging, 1);
     rg_share_device_drop(&device, a.place, 1);
