@@ -53,6 +53,7 @@ static void load_arrived(struct rg_future *future, CUresult result, struct rg_re
 
 /* An image that is being loaded as a module or a library. */
 struct load {
+    struct rg_session *session;
     enum rg_kind kind;
     struct rg_jit *jit;
     struct rg_cached_image *cached; /* of it, or NULL */
@@ -76,7 +77,6 @@ static CUresult ask(const struct load *load, struct rg_future *future, struct rg
 static CUresult load_async(const struct load *load)
 {
     struct rg_call reply;
-    struct rg_session *session = rg_session_current();
     struct rg_future *future = rg_future_begin(load_arrived);
     if (future) {
         future->user[0] = (uintptr_t)load->cached;
@@ -85,7 +85,7 @@ static CUresult load_async(const struct load *load)
     }
     const CUresult status = rg_future_end(future, ask(load, future, &reply));
     if (!future || status != CUDA_SUCCESS)
-        rg_load_memory_end(session, load->memory);
+        rg_load_memory_end(load->session, load->memory);
     if (!future)
         rg_call_done(&reply);
     else if (status == CUDA_SUCCESS)
@@ -99,7 +99,7 @@ static bool may_be_async(struct load *load)
     if (!load->cached || atomic_load(&memory_ran_out) || !rg_image_cache_loads(load->cached))
         return false;
     load->memory = rg_image_cache_memory(load->cached);
-    return rg_load_memory_take(rg_session_current(), load->memory);
+    return rg_load_memory_take(load->session, load->memory);
 }
 
 /*
@@ -108,7 +108,7 @@ static bool may_be_async(struct load *load)
 static CUresult load_and_wait(const struct load *load)
 {
     struct rg_call reply;
-    const bool out_of_order = rg_call_goes_out_of_order(rg_session_current());
+    const bool out_of_order = rg_call_goes_out_of_order(load->session);
     struct rg_future *future = load->cached && !out_of_order ? rg_future_begin(NULL) : NULL;
     CUresult status = rg_future_end(future, ask(load, future, &reply));
     unsigned memory = 0;
@@ -118,7 +118,6 @@ static CUresult load_and_wait(const struct load *load)
         rg_call_done(&reply);
     } else if (status == CUDA_SUCCESS) {
         struct rg_reader answer;
-        struct rg_session *session = future->session;
         rg_image_prefetch_read(rg_image_prefetch_describe(load->kind, load->handle, load->cached),
                                load->cached);
         status = rg_future_wait(future, &answer);
@@ -126,7 +125,7 @@ static CUresult load_and_wait(const struct load *load)
         rg_jit_answer(load->jit, &answer);
         rg_future_release(future);
         if (status == CUDA_SUCCESS) /* as any call that waits */
-            status = rg_session_take_latched(session);
+            status = rg_session_take_latched(load->session);
     }
     if (status == CUDA_SUCCESS && load->cached && out_of_order)
         rg_image_prefetch_ask(load->kind, load->handle, load->cached);
@@ -141,7 +140,7 @@ static CUresult load_and_wait(const struct load *load)
 static CUresult fail(const struct load *load, struct rg_image_copy *copy, CUresult status)
 {
     if (load->async)
-        rg_load_memory_end(rg_session_current(), load->memory);
+        rg_load_memory_end(load->session, load->memory);
     free(copy);
     return status;
 }
@@ -160,7 +159,8 @@ static void note_known(const struct load *load)
 CUresult rg_module_load_image(enum rg_kind kind, struct rg_image_view *view, struct rg_jit *jit,
                               uint64_t *out)
 {
-    struct load load = {.kind = kind, .jit = jit, .cached = rg_image_cache_find(kind, view, jit)};
+    struct load load = {
+        .session = rg_session_current(), .kind = kind, .jit = jit, .cached = rg_image_cache_find(kind, view, jit)};
     const bool logs = jit->info_size || jit->error_size;
     const uint64_t there = load.cached && !logs ? rg_loaded_images_take(kind, load.cached) : 0;
     if (there) {
@@ -180,7 +180,7 @@ CUresult rg_module_load_image(enum rg_kind kind, struct rg_image_view *view, str
     note_known(&load);
     status = load.async ? load_async(&load) : load_and_wait(&load);
     /* memory that is only kept ready does not make it fail; the image was used up */
-    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.async && rg_hooks.out_of_memory(rg_session_current()) &&
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.async && rg_hooks.out_of_memory(load.session) &&
         rg_image_send(view, RG_IMAGE_STAYS, &load.image) == CUDA_SUCCESS)
         status = load_and_wait(&load);
     if (status != CUDA_SUCCESS) {

@@ -38,13 +38,13 @@ static atomic_uint n_without_context;
 /* Maps fresh pages at addresses of the worker's. */
 static bool map_here(uint64_t start, uint64_t size)
 {
-    if (!rg_map_reserve(rg_session_current()->number, start, size)) {
+    const unsigned session = rg_session_current()->number;
+    if (!rg_map_reserve(session, start, size)) {
         rg_error("the server's address for managed memory is in use in this program");
         return false;
     }
     /* the addresses are the server's word: nothing is replaced but what was reserved for it */
-    const int place =
-        rg_map_is_reserved(rg_session_current()->number, start, size) ? MAP_FIXED : MAP_FIXED_NOREPLACE;
+    const int place = rg_map_is_reserved(session, start, size) ? MAP_FIXED : MAP_FIXED_NOREPLACE;
     void *memory = mmap((void *)(uintptr_t)start, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | place, -1, 0);
     if (memory != MAP_FAILED && (uint64_t)(uintptr_t)memory != start) { /* a kernel that took it as a hint */

@@ -85,13 +85,14 @@ struct rg_future *rg_lookup_begin_known(struct rg_cached_image *cached, bool tak
         cached && rg_image_cache_here(cached) ? rg_image_cache_function(cached, name) : NULL;
     if (!function || (take && !function->taken))
         return NULL;
+    struct rg_session *session = rg_session_current();
     const rg_memory_level memory = take ? rg_image_cache_memory(cached) : 0;
-    if (take && !rg_load_memory_take(rg_session_current(), memory))
+    if (take && !rg_load_memory_take(session, memory))
         return NULL;
     struct rg_future *future = rg_future_begin(take ? taken : function_arrived);
     if (!future) {
         if (take)
-            rg_load_memory_end(rg_session_current(), memory);
+            rg_load_memory_end(session, memory);
         return NULL;
     }
     rg_image_cache_used(cached, name, take);
