@@ -1,5 +1,5 @@
 /*
- * hostile.c - bytes that no client of ours sends: cut, changed, beyond the limits. Nothing may
+ * hostile.c - bytes that no client of ours sends: cut, beyond the limits (changed ones: messages.c). Nothing may
  * be believed that breaks a limit, nothing may crash, nothing may be left behind (the sanitizers look).
  */
 #include "common/base/clock.h"
@@ -317,42 +317,6 @@ Test(hostile, cut_short_at_every_byte)
             cr_expect_neq(status, RG_OK, "kind %d cut at %zu", kind, cut);
             free(copy);
         }
-        free(data);
-    }
-}
-
-/* xorshift: the same changes every time, and the seed is in the message of a failure. */
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
-Test(hostile, changed_bytes)
-{
-    for (int kind = 0; kind < 3; kind++) {
-        size_t size;
-        unsigned char *data = rich_message(kind, &size);
-        unsigned char *copy = malloc(size);
-        for (uint32_t seed = 1; seed <= 20000; seed++) {
-            uint32_t state = seed * 2654435761u;
-            memcpy(copy, data, size);
-            for (uint32_t n = next_random(&state) % 8 + 1; n; n--)
-                copy[sizeof(struct rg_message_header) +
-                     next_random(&state) % (size - sizeof(struct rg_message_header))] =
-                    (unsigned char)next_random(&state);
-            if (rg_control_unpack(copy, size, &out) != RG_OK)
-                continue;
-            /* whatever was accepted is within the limits, and can be packed again */
-            void *again;
-            size_t again_size;
-            cr_assert_eq(rg_control_pack(&out, &again, &again_size), RG_OK, "kind %d, seed %u", kind, seed);
-            free(again);
-            rg_control_fini(&out);
-        }
-        free(copy);
         free(data);
     }
 }
