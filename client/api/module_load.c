@@ -159,8 +159,10 @@ static void note_known(const struct load *load)
 CUresult rg_module_load_image(enum rg_kind kind, struct rg_image_view *view, struct rg_jit *jit,
                               uint64_t *out)
 {
-    struct load load = {
-        .session = rg_session_current(), .kind = kind, .jit = jit, .cached = rg_image_cache_find(kind, view, jit)};
+    struct load load = {.session = rg_session_current(),
+                        .kind = kind,
+                        .jit = jit,
+                        .cached = rg_image_cache_find(kind, view, jit)};
     const bool logs = jit->info_size || jit->error_size;
     const uint64_t there = load.cached && !logs ? rg_loaded_images_take(kind, load.cached) : 0;
     if (there) {

@@ -7,8 +7,8 @@
 #include "common/base/log_limit.h"
 #include "proto/control/control.h"
 
-bool rg_server_message_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
-                    size_t bulk_size)
+bool rg_server_message_notice(struct rg_session *session, const struct rg_notice *notice,
+                              struct rg_reader *in, size_t bulk_size)
 {
     static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
     char line[RG_NOTICE_SAY_MAX + 1];

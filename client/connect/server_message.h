@@ -5,7 +5,7 @@
 #include "client/core/hooks.h"
 
 /** RG_NOTICE_SAY. What could steer a terminal is not shown, nor more lines than a server has reason to say. */
-bool rg_server_message_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
-                    size_t bulk_size);
+bool rg_server_message_notice(struct rg_session *session, const struct rg_notice *notice,
+                              struct rg_reader *in, size_t bulk_size);
 
 #endif

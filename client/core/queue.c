@@ -256,8 +256,7 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
                            .lease = lease,
                            .detachable = true};
     pthread_mutex_lock(&queue->send_lock);
-    enum rg_status status =
-        rg_session_lives(session) ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
+    enum rg_status status = rg_session_lives(session) ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
     session->stats.sent_messages++;
     session->stats.sent_bytes += sizeof header + sizeof *answer + send.bulk_size;
     pthread_mutex_unlock(&queue->send_lock);

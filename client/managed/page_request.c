@@ -92,8 +92,7 @@ void rg_page_request_wait(struct rg_page_request *request)
     pthread_mutex_lock(&rg_registry_lock);
     while (!request->done) {
         /* the session is over; if it is not registered any more, somebody is about to be done with it */
-        if (!rg_session_lives(request->session) &&
-            (transfer = rg_registry_take(request->id))) {
+        if (!rg_session_lives(request->session) && (transfer = rg_registry_take(request->id))) {
             request->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
             break;
         }

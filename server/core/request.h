@@ -37,7 +37,7 @@ struct rg_request {
     /* outputs and temporary arrays; the dispatcher owns the memory */
     unsigned char *out;
     size_t out_size, out_capacity;
-    void *arena; /* list of temporary blocks, freed with the request */
+    void *arena;           /* list of temporary blocks, freed with the request */
     unsigned memory_taken; /* of code that was loaded: a level (proto/memory_level.h), which the reply has */
     /*
      * the module, library or linker state that a parameter named, or that owns what it named: it does not end

@@ -191,6 +191,5 @@ static int handler_for_long(void)
 const struct scenario scenarios[] = {
     {"in_waits_that_restart", in_waits_that_restart}, {"in_waits_that_end", in_waits_that_end},
     {"clean_up_and_exit", clean_up_and_exit},         {"handler_in_handler", handler_in_handler},
-    {"handler_for_long", handler_for_long},
-    {NULL, NULL},
+    {"handler_for_long", handler_for_long},           {NULL, NULL},
 };

@@ -9,8 +9,8 @@
  *
  * Locks: mem_lock (the table and the listeners' lists) and the queues' own, never one within another.
  */
-#include "transport/mem/advertised.h"
 #include "common/sync/scoped_lock.h"
+#include "transport/mem/advertised.h"
 #include "transport/operations.h"
 #include "transport/queue.h"
 

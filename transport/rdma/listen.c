@@ -296,7 +296,8 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
 enum rg_status rg_rdma_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out)
 {
     struct rdma_listener *l = (struct rdma_listener *)listener;
-    const struct timespec until = rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u);
+    const struct timespec until =
+        rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u);
     enum rg_status status = RG_OK;
     RG_SCOPED_LOCK(&l->lock);
     while (l->n == 0 && !atomic_load(&l->interrupted) && status == RG_OK) {

@@ -52,7 +52,8 @@ static void count_received(struct rg_resumable *c)
 {
     c->received++;
     c->unacknowledged_bytes += c->msg_size + c->bulk_size;
-    if (c->unacknowledged_bytes >= RG_RESUMABLE_ACK_BYTES || c->received - c->acknowledged >= RG_RESUMABLE_ACK_COUNT)
+    if (c->unacknowledged_bytes >= RG_RESUMABLE_ACK_BYTES ||
+        c->received - c->acknowledged >= RG_RESUMABLE_ACK_COUNT)
         rg_resumable_acknowledge(c);
 }
 

@@ -178,7 +178,8 @@ void rg_warm_reap(struct rg_sessions *sessions)
 static bool is_alone(const struct rg_sessions *sessions, const struct rg_session_info *info)
 {
     for (uint32_t i = 0; i < sessions->n; i++)
-        if (sessions->entries[i]->share.grant.exclusive && rg_sessions_meet(&sessions->entries[i]->info, info))
+        if (sessions->entries[i]->share.grant.exclusive &&
+            rg_sessions_meet(&sessions->entries[i]->info, info))
             return true;
     return false;
 }

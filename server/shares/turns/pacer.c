@@ -163,8 +163,9 @@ static bool go(struct rg_pacer *pacer, uint64_t estimate, uint64_t now)
 static bool may_be_guest(const struct rg_pacer *pacer, uint64_t estimate)
 {
     return !pacer->holding && pacer->calm && !pacer->cap.millionths && pacer->others.any &&
-           (pacer->high || !pacer->others.high) && estimate && pacer->planned + estimate <= RG_PACER_GUEST_NS &&
-           (pacer->began == 0 || pacer->planned != 0) && rg_turns_taken(pacer->turns, pacer->place) &&
+           (pacer->high || !pacer->others.high) && estimate &&
+           pacer->planned + estimate <= RG_PACER_GUEST_NS && (pacer->began == 0 || pacer->planned != 0) &&
+           rg_turns_taken(pacer->turns, pacer->place) &&
            rg_turns_credit(pacer->turns, pacer->place) > pacer->planned;
 }
 

@@ -2,9 +2,9 @@
  * memory.c - connections that outlive their links, and memory of their users: what is held until it is acknowledged, and what is
  * registered with a link that is lost and had again.
  */
+#include "transport/memory.h"
 #include "tests/transport/resumable/ends.h"
 #include "transport/connect/connect.h"
-#include "transport/memory.h"
 #include "transport/state.h"
 
 #include <poll.h>
