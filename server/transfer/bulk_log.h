@@ -2,7 +2,7 @@
 #ifndef RG_SERVER_TRANSFER_BULK_LOG_H
 #define RG_SERVER_TRANSFER_BULK_LOG_H
 
-#include "transport/transport.h"
+#include "transport/state.h"
 
 #include <stdint.h>
 
