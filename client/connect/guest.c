@@ -2,8 +2,8 @@
 #include "client/connect/guest.h"
 
 #include "client/connect/begin.h"
-#include "client/connect/keep_alive.h"
 #include "client/connect/certificate_renewal.h"
+#include "client/connect/keep_alive.h"
 #include "client/core/device_list.h"
 #include "client/core/probe.h"
 #include "client/query/lease.h"

@@ -7,8 +7,8 @@
 #include "client/connect/start.h"
 
 #include "client/connect/begin.h"
-#include "client/connect/keep_alive.h"
 #include "client/connect/certificate_renewal.h"
+#include "client/connect/keep_alive.h"
 #include "client/connect/visible_devices.h"
 #include "client/core/device_list.h"
 #include "client/core/optimisations.h"
