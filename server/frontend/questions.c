@@ -7,6 +7,7 @@
 #include "common/sync/scoped_lock.h"
 #include "server/sandbox/sandbox.h"
 #include "transport/control.h"
+#include "transport/state.h"
 
 #include <errno.h>
 #include <stdio.h>
