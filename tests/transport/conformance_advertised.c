@@ -3,6 +3,8 @@
  * for as ever. A transport that does not advertise passes the same tests without.
  */
 #include "conformance.h"
+#include "transport/memory.h"
+#include "transport/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -306,9 +308,7 @@ void test_advertised_lost(struct ends *e)
 /* --- peers that say what is not so --- */
 
 #ifdef RG_TEST_RDMA
-#include "transport/memory.h"
 #include "transport/rdma/internal.h"
-#include "transport/state.h"
 
 /* Sends a message with bulk data in advertised memory of which `pieces` tells; nothing was written. */
 static void send_word_of(struct rg_conn *conn, const struct rg_rdma_piece *pieces, unsigned n,
