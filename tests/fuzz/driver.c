@@ -124,13 +124,17 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
+#define LARGEST_RANGE (1ull << 56) /* there are not many, also of all addresses */
+
 /* All memory but the hole is one, in ranges that begin at any address. */
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
     if (address >= FUZZ_DRIVER_HOLE && address < FUZZ_DRIVER_HOLE_END)
         return CUDA_ERROR_NOT_FOUND;
     *base = address;
-    *size = address < FUZZ_DRIVER_HOLE ? FUZZ_DRIVER_HOLE - (size_t)address : 1u << 30;
+    *size = address < FUZZ_DRIVER_HOLE             ? FUZZ_DRIVER_HOLE - (size_t)address
+            : address > UINT64_MAX - LARGEST_RANGE ? UINT64_MAX - (size_t)address
+                                                   : LARGEST_RANGE;
     return CUDA_SUCCESS;
 }
 static CUresult pointer_attributes(unsigned n, CUpointer_attribute *attributes, void **values,
