@@ -82,6 +82,13 @@ static void unlink_stream(struct rg_worker_stream *stream)
     stream->link_of_context = NULL;
 }
 
+static void unlink_streams(struct rg_worker_context *context)
+{
+    while (context->streams)
+        unlink_stream(context->streams);
+    context->n_streams = 0;
+}
+
 static void link_stream(struct rg_worker_context *context, struct rg_worker_stream *stream)
 {
     stream->next_of_context = context->streams;
@@ -191,9 +198,7 @@ void rg_context_release(struct rg_worker *worker, struct rg_worker_context *cont
     /* Buffers may be in use until the context's work is done. */
     (void)rg_driver.cuCtxSynchronize();
     RG_MODULES_CALL(worker, drop_context, worker, context);
-    while (context->streams)
-        unlink_stream(context->streams);
-    context->n_streams = 0;
+    unlink_streams(context);
     for (uint32_t i = 0; i < worker->n_threads; i++)
         if (worker->threads[i])
             destroy_thread_streams(worker->threads[i], context->handle);
@@ -225,8 +230,9 @@ static void forget(struct rg_object *entry, void *user)
     rg_objects_remove(&which->worker->objects, entry);
 }
 
-void rg_context_forget(struct rg_worker *worker, const struct rg_worker_context *context)
+void rg_context_forget(struct rg_worker *worker, struct rg_worker_context *context)
 {
+    unlink_streams(context); /* where it could not be released they are there yet */
     rg_objects_each(&worker->objects, forget, &(struct forget){worker, context->handle});
     atomic_fetch_add(&worker->context_epoch, 1);
 }

@@ -79,7 +79,7 @@ CUevent rg_context_passed(struct rg_worker_context *context);
 /** Everything that goes with a context but its handle: before the driver ends it. It is current. */
 void rg_context_release(struct rg_worker *worker, struct rg_worker_context *context);
 /** The driver has ended it: forgets the objects in it, and that threads have it current. */
-void rg_context_forget(struct rg_worker *worker, const struct rg_worker_context *context);
+void rg_context_forget(struct rg_worker *worker, struct rg_worker_context *context);
 /** Its handle has ended: it is freed once nobody looks at it. */
 void rg_context_retire(struct rg_worker *worker, struct rg_worker_context *context);
 
