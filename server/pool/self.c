@@ -118,15 +118,17 @@ void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts)
     for (uint32_t i = 0; i < agent->own.n; i++) {
         const struct rg_own_lease *lease = agent->own.leases[i];
         const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
-        const json_t *first = json_array_get(json_object_get(lease->value, "gpus"), 0);
+        /* what the monitor has told of it says neither who holds it nor that it is kept */
+        json_t *value = held ? held->value : lease->value;
+        const json_t *first = json_array_get(json_object_get(value, "gpus"), 0);
         char key[40];
-        if (!lease->value || json_is_true(json_object_get(lease->value, "kept")) ||
+        if (!value || json_is_true(json_object_get(value, "kept")) ||
             (!held && lease->sessions == 0 && !is_from_before(agent, lease)) ||
             strcmp(rg_pool_get_text(first, "server", ""), agent->id) != 0)
             continue;
         snprintf(key, sizeof key, "leases/%s", lease->id);
         json_array_append_new(compare, rg_agent_compare(agent, held ? held->changed : 0, key));
-        json_array_append_new(
-            puts, rg_agent_put(agent, key, json_incref(lease->value), agent->membership.etcd_lease));
+        json_array_append_new(puts,
+                              rg_agent_put(agent, key, json_incref(value), agent->membership.etcd_lease));
     }
 }

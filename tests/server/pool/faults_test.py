@@ -213,6 +213,23 @@ class Faults(PoolCase):
         self.assertIn("works", running.finish())
         self.wait_free(server, 2)
 
+    def test_the_agent_is_killed_while_a_session_runs_by_a_lease_that_is_kept(self):
+        """The next one knows from the monitor that there is a session, and from etcd alone that the lease outlasts it."""
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls)
+        outcome = run(COMMAND, "request", "--json", "-s", server.address, "--for", "1h")
+        self.assertEqual(outcome.status, 0, outcome)
+        lease = json.loads(outcome.out)
+        running = self.running(server, "--lease", lease["lease"]).wait_for("begun 1")
+        os.kill(server.agent(), signal.SIGKILL)
+        server.wait_for_log("in the pool lab as", times=2)
+        self.assertEqual([one["expires"] for one in self.pool(server)["leases"]], [lease["expires"]])
+        self.assertIn("works", running.finish())
+        again = self.running(server, "--lease", lease["lease"]).wait_for("begun 1")
+        self.assertIn("works", again.finish())
+        self.assertEqual(run(COMMAND, "release", "-s", server.address, lease["lease"]).status, 0)
+        self.wait_free(server, 2)
+
     def test_the_connection_that_holds_a_lease_is_lost_between_two_programs(self):
         """The process that talks to clients dies, or the agent, or the server that was asked: the command's next program has its GPUs."""
         etcd = self.keep(Etcd())
