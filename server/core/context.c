@@ -102,6 +102,7 @@ static void link_stream(struct rg_worker_context *context, struct rg_worker_stre
 static void free_stream(struct rg_extra *extra)
 {
     struct rg_worker_stream *stream = (struct rg_worker_stream *)extra;
+    unlink_stream(stream); /* its context could not be made current, so that it was not dropped */
     free(stream->slots);
     free(stream);
 }
@@ -212,6 +213,7 @@ void rg_context_release(struct rg_worker *worker, struct rg_worker_context *cont
 
 void rg_context_free(struct rg_worker_context *context)
 {
+    unlink_streams(context);
     free_legacy(context);
     free(context);
 }
