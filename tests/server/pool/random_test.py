@@ -62,12 +62,13 @@ class Member:
     def is_well(self):
         return self.process.poll() is None and not self.place.is_cut
 
-    def read(self):
-        """All of the pool's keys at one revision; None: it does not answer."""
+    def read(self, serializable=False):
+        """All of the pool's keys at one revision; None: it does not answer. `serializable`: as it has them itself, whatever the others have."""
         key = base64.b64encode(PREFIX.encode()).decode()
         last = base64.b64encode((PREFIX[:-1] + "0").encode()).decode()
         asked = subprocess.run(self.place.words("curl", "-s", "-m", "4", "http://127.0.0.1:2379/v3/kv/range", "-d",
-                                                json.dumps({"key": key, "range_end": last})), capture_output=True, text=True)
+                                                json.dumps({"key": key, "range_end": last, "serializable": serializable})),
+                               capture_output=True, text=True)
         try:
             answer = json.loads(asked.stdout)
         except ValueError:
@@ -365,7 +366,9 @@ class World:
             if not devices:
                 continue
             if "leases/" + lease not in keys:
-                raise Failed("the lease %s is lost" % lease)
+                have = {member.name: member.read(serializable=True) for member in self.members if member.process and member.is_well()}
+                raise Failed("the lease %s is lost; which members of etcd have it: %s" % (
+                    lease, {name: there and "leases/" + lease in there for name, there in have.items()}))
             for device in devices:
                 gpu = keys.get("servers/%s/gpus/%d" % (device["server"], device["index"]))
                 if gpu is not None and lease not in [share["lease"] for share in gpu["granted"]]:
