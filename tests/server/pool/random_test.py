@@ -32,6 +32,7 @@ from pool_case import (BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, PROGRAM, a
 from places import STACK, Place, clean_up  # noqa: E402
 
 N_ETCD, N_SERVERS, GPUS = 3, 4, 2
+FORGOTTEN_S = 12  # so long the pool takes a server for alive that is not, while etcd has the same leader
 PREFIX = "/remote-gpu/pools/random/"
 
 
@@ -135,8 +136,7 @@ class Run:
     def __init__(self, server, servers, gpus, lease=None):
         self.server, self.servers, self.lease, self.excuse = server, servers, lease, None
         self.hurt = {one: one.hurt for one in servers}
-        # for so long the pool takes a server for alive that is not
-        if any(one.place.is_cut or not one.lives() or time.monotonic() < one.hurt_at + 12 for one in servers):
+        if any(one.place.is_cut or not one.lives() or time.monotonic() < one.hurt_at + FORGOTTEN_S for one in servers):
             self.excuse = "a server is not there"
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-random-")
         wishes = ["--lease", lease] if lease else ["-n", str(gpus), "--wait-for", *(["--spread"] if gpus > GPUS else [])]
@@ -221,21 +221,32 @@ class World:
         server.hurt += 1
         server.hurt_at = time.monotonic()
 
+    def hurt_etcd(self):
+        """Another leader counts the time of what it has anew, and takes a server that has gone for alive for so much longer."""
+        now = time.monotonic()
+        for server in self.servers:
+            if now < server.hurt_at + FORGOTTEN_S:
+                server.hurt_at = now
+
     def step_kill_member(self):
         if sum(not member.is_well() for member in self.members) >= (2 if self.random.random() < 0.2 else 1):
             return self.step_heal_members()
+        self.hurt_etcd()
         return end(self.random.choice([member for member in self.members if member.is_well()]).process)
 
     def step_cut_member(self):
         if any(not member.is_well() for member in self.members):
             return self.step_heal_members()
+        self.hurt_etcd()
         return self.random.choice(self.members).place.cut(True)
 
     def step_kill_all_members(self):
+        self.hurt_etcd()
         for member in self.members:
             end(member.process)
 
     def step_heal_members(self):
+        self.hurt_etcd()
         for member in self.members:
             if member.place.is_cut:
                 member.place.cut(False)
