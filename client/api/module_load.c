@@ -156,6 +156,45 @@ static void note_known(const struct load *load)
     }
 }
 
+static CUresult load_view(struct load *load, struct rg_image_view *view, uint64_t *out)
+{
+    const bool logs = load->jit->info_size || load->jit->error_size;
+    const uint64_t there = load->cached && !logs ? rg_loaded_images_take(load->kind, load->cached) : 0;
+    if (there) {
+        *out = there;
+        return CUDA_SUCCESS;
+    }
+    load->async = !logs && may_be_async(load); /* now: others may learn it at any time */
+    struct rg_image_copy *copy = NULL;
+    CUresult status =
+        rg_image_send(view, load->async ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load->image);
+    if (status == CUDA_SUCCESS && load->kind == RG_KIND_LIBRARY)
+        status = rg_replication_keep(view, &copy);
+    if (status != CUDA_SUCCESS)
+        return fail(load, copy, status);
+    load->handle = rg_handle_create(load->kind);
+    if (!load->handle)
+        return fail(load, copy, CUDA_ERROR_OUT_OF_MEMORY);
+    note_known(load);
+    status = load->async ? load_async(load) : load_and_wait(load);
+    /* memory that is only kept ready does not make it fail; the image was used up */
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load->async && rg_hooks.out_of_memory(load->session)) {
+        rg_image_settle(view);
+        if (rg_image_send(view, RG_IMAGE_STAYS, &load->image) == CUDA_SUCCESS)
+            status = load_and_wait(load);
+    }
+    if (status != CUDA_SUCCESS) {
+        free(copy);
+        rg_handle_delete(load->kind, load->handle);
+        return status;
+    }
+    if (load->kind == RG_KIND_LIBRARY)
+        rg_replication_note(load->handle, copy, load->jit);
+    rg_variables_ask(load->kind, load->handle, load->cached);
+    *out = load->handle;
+    return CUDA_SUCCESS;
+}
+
 CUresult rg_module_load_image(enum rg_kind kind, struct rg_image_view *view, struct rg_jit *jit,
                               uint64_t *out)
 {
@@ -163,38 +202,10 @@ CUresult rg_module_load_image(enum rg_kind kind, struct rg_image_view *view, str
                         .kind = kind,
                         .jit = jit,
                         .cached = rg_image_cache_find(kind, view, jit)};
-    const bool logs = jit->info_size || jit->error_size;
-    const uint64_t there = load.cached && !logs ? rg_loaded_images_take(kind, load.cached) : 0;
-    if (there) {
-        *out = there;
-        return CUDA_SUCCESS;
-    }
-    load.async = !logs && may_be_async(&load); /* now: others may learn it at any time */
-    struct rg_image_copy *copy = NULL;
-    CUresult status = rg_image_send(view, load.async ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load.image);
-    if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY)
-        status = rg_replication_keep(view, &copy);
-    if (status != CUDA_SUCCESS)
-        return fail(&load, copy, status);
-    load.handle = rg_handle_create(kind);
-    if (!load.handle)
-        return fail(&load, copy, CUDA_ERROR_OUT_OF_MEMORY);
-    note_known(&load);
-    status = load.async ? load_async(&load) : load_and_wait(&load);
-    /* memory that is only kept ready does not make it fail; the image was used up */
-    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.async && rg_hooks.out_of_memory(load.session) &&
-        rg_image_send(view, RG_IMAGE_STAYS, &load.image) == CUDA_SUCCESS)
-        status = load_and_wait(&load);
-    if (status != CUDA_SUCCESS) {
-        free(copy);
-        rg_handle_delete(kind, load.handle);
-        return status;
-    }
-    if (kind == RG_KIND_LIBRARY)
-        rg_replication_note(load.handle, copy, jit);
-    rg_variables_ask(kind, load.handle, load.cached);
-    *out = load.handle;
-    return CUDA_SUCCESS;
+    const CUresult status = load_view(&load, view, out);
+    if (!load.async)
+        rg_image_settle(view); /* the program may free it */
+    return status;
 }
 
 CUresult rg_module_view_image(const void *image, struct rg_jit *jit, struct rg_image_view **view)

@@ -151,10 +151,19 @@ static CUresult send_named(struct rg_image_view *view, enum rg_image_stay stay, 
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     rg_lazy_source_ready(session, &source->lazy, memory);
+    view->rendezvous =
+        memory == source->copy ? 0 : rendezvous; /* before it is asked for, and the source may go */
     CUresult status = rg_op_rgImageNamed(id, view->size, rendezvous, digest->bytes, 0);
     if (status != CUDA_SUCCESS && rg_transfer_cancel(rendezvous))
         source_done(&source->lazy);
     return status;
+}
+
+void rg_image_settle(struct rg_image_view *view)
+{
+    if (view->rendezvous)
+        rg_transfer_revoke(view->rendezvous);
+    view->rendezvous = 0;
 }
 
 CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *id)

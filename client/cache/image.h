@@ -21,6 +21,7 @@ struct rg_image_view {
     unsigned long long *offsets;
     bool digested;
     struct rg_digest digest;
+    uint64_t rendezvous; /* by which the worker asks for the bytes where they are; 0: it does not */
     unsigned n_sections;
     struct rg_digest_part sections[];
 };
@@ -39,6 +40,8 @@ enum rg_image_stay {
 };
 /** Sends an image, or its digest and then what the worker lacks; *id names it on the worker. */
 CUresult rg_image_send(struct rg_image_view *view, enum rg_image_stay stay, uint64_t *id);
+/** The bytes of an image that was sent need not stay any longer: nothing reads them when this returns, whatever the worker has asked for. */
+void rg_image_settle(struct rg_image_view *view);
 /** Names an image whose bytes are not at hand. */
 CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *id);
 /** The same for `size` bytes of whatever a linker takes. */

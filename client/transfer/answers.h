@@ -36,6 +36,8 @@ bool rg_answers_meet(uint64_t start, uint64_t size);
  * meanwhile.
  */
 void rg_answers_wait_transfer(const struct rg_session *session, uint64_t id);
+/** The same of a transfer's memory whosever it is, also when its last part has been asked for, with which it is forgotten. */
+void rg_answers_wait_all_of(uint64_t id);
 /** The same of memory in [start, start + size), of any transfer. */
 void rg_answers_wait_memory(uint64_t start, uint64_t size);
 

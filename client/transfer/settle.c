@@ -80,6 +80,7 @@ void rg_transfer_revoke(uint64_t id)
     struct rg_transfer *transfer = rg_registry_find(NULL, id);
     if (transfer)
         revoke(transfer);
+    rg_answers_wait_all_of(id);
 }
 
 struct range {
