@@ -239,7 +239,7 @@
           bar("Granted memory", gpu.memory - gpu.free, 0, gpu.memory));
       return card;
     }));
-    byId("pool-status").append(" · " + pool.members.length + " servers · " + pool.waiting + " requests wait");
+    byId("pool-status").append(" · " + pool.members.length + (pool.members.length === 1 ? " server · " : " servers · ") + (pool.waiting === 1 ? "1 request waits" : pool.waiting + " requests wait"));
   };
 
   const say = (text, bad) => {
