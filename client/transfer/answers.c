@@ -35,18 +35,7 @@ bool rg_answers_meet(uint64_t start, uint64_t size)
     return part != NULL;
 }
 
-void rg_answers_wait_transfer(const struct rg_session *session, uint64_t id)
-{
-    RG_UNCANCELLED;
-    for (const struct rg_answer_part *part = first; part;) {
-        const bool of_it = part->session == session && part->id == id && !part->source && !part->release;
-        if (of_it)
-            pthread_cond_wait(&rg_registry_idle, &rg_registry_lock);
-        part = of_it ? first : part->next;
-    }
-}
-
-void rg_answers_wait_all_of(uint64_t id)
+void rg_answers_wait_transfer(uint64_t id)
 {
     RG_UNCANCELLED;
     for (const struct rg_answer_part *part = first; part;) {

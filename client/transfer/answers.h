@@ -32,12 +32,10 @@ void rg_answers_add(struct rg_answer_part *part);
 /** Whether memory in [start, start + size) is about to be sent. */
 bool rg_answers_meet(uint64_t start, uint64_t size);
 /**
- * Waits until nothing of the application's memory is about to be sent of one transfer. Gives the lock up
- * meanwhile.
+ * Waits until nothing is about to be sent of one transfer, also where that has been forgotten, as the worker has asked for its last part. Gives
+ * the lock up meanwhile. Not by a sender thread.
  */
-void rg_answers_wait_transfer(const struct rg_session *session, uint64_t id);
-/** The same of a transfer's memory whosever it is, also when its last part has been asked for, with which it is forgotten. */
-void rg_answers_wait_all_of(uint64_t id);
+void rg_answers_wait_transfer(uint64_t id);
 /** The same of memory in [start, start + size), of any transfer. */
 void rg_answers_wait_memory(uint64_t start, uint64_t size);
 

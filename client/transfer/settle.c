@@ -32,7 +32,7 @@ bool rg_transfer_cancel(uint64_t id)
     struct rg_transfer *transfer = rg_registry_take(id);
     if (transfer) {
         rg_registry_wait_received(transfer->session, id);
-        rg_answers_wait_transfer(transfer->session, id);
+        rg_answers_wait_transfer(id);
     }
     pthread_mutex_unlock(&rg_registry_lock);
     if (!transfer)
@@ -71,7 +71,7 @@ static void revoke(struct rg_transfer *transfer)
     transfer = rg_registry_find(session, id);
     if (transfer)
         withdraw(transfer);
-    rg_answers_wait_transfer(session, id);
+    rg_answers_wait_transfer(id);
 }
 
 void rg_transfer_revoke(uint64_t id)
@@ -80,7 +80,8 @@ void rg_transfer_revoke(uint64_t id)
     struct rg_transfer *transfer = rg_registry_find(NULL, id);
     if (transfer)
         revoke(transfer);
-    rg_answers_wait_all_of(id);
+    else
+        rg_answers_wait_transfer(id); /* its last part */
 }
 
 struct range {
