@@ -10,11 +10,8 @@
  * (of a broadcast rank 0 only knows that it has sent); each rank checks a result of every size.
  */
 #include "cuda_program.h"
+#include "nccl_program.h"
 
-#include "common/cuda/nccl.h"
-#include "generated/proto/nccl.h"
-
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,33 +20,10 @@
 
 enum { SAMPLES = 9, BURST_MOST = 100, BYTES_OF_A_SIZE = 64 << 20 };
 
-static struct {
-#define MEMBER(name) __typeof__(name) *name;
-    RG_NCCL_FUNCTIONS(MEMBER)
-} nccl;
-
 static int ranks, rank;
 static ncclComm_t comm;
 static CUstream stream;
 static CUdeviceptr from, to;
-
-static void load_nccl(void)
-{
-    void *library = dlopen("libnccl.so.2", RTLD_NOW);
-    if (!library)
-        fail("%s", dlerror());
-#define FIND(name)                                                                                           \
-    if (!(nccl.name = (__typeof__(name) *)dlsym(library, #name)))                                            \
-        fail("%s", dlerror());
-    RG_NCCL_FUNCTIONS(FIND)
-}
-
-static void check_nccl(ncclResult_t result, const char *call)
-{
-    if (result != ncclSuccess)
-        fail("%s: %d, %s", call, (int)result, nccl.ncclGetLastError(NULL));
-}
-#define NCCL(call) check_nccl(nccl.call, #call)
 
 static ncclUniqueId share_id(const char *path)
 {

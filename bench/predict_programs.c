@@ -6,7 +6,7 @@
  * The device's work is kernels that last a given time and use hardly any processor: the software device and the programs
  * share one machine, and what is predicted is the network. Results are checked; a wrong one is exit status 1.
  */
-#include "cuda_program.h"
+#include "timed_kernel.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -17,47 +17,22 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* last(ns, counter): lasts so long, then adds 1 to *counter. %s: the kernel's name. */
-static const char kernel_text[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-                                  ".visible .entry %s(.param .u64 ns, .param .u64 counter)\n{\n"
-                                  " .reg .u64 %%rd<8>; .reg .u32 %%r<3>; .reg .pred %%p<2>;\n"
-                                  " ld.param.u64 %%rd1, [ns];\n ld.param.u64 %%rd2, [counter];\n"
-                                  " mov.u64 %%rd3, %%globaltimer;\n"
-                                  "LOOP:\n nanosleep.u32 1000;\n mov.u64 %%rd4, %%globaltimer;\n"
-                                  " sub.u64 %%rd5, %%rd4, %%rd3;\n setp.lt.u64 %%p1, %%rd5, %%rd1;\n"
-                                  " @%%p1 bra LOOP;\n"
-                                  " cvta.to.global.u64 %%rd6, %%rd2;\n ld.global.u32 %%r1, [%%rd6];\n"
-                                  " add.u32 %%r2, %%r1, 1;\n st.global.u32 [%%rd6], %%r2;\n ret;\n}\n";
-
 static CUcontext context;
 static CUfunction kernel;
 static CUdeviceptr counters; /* one for each stream or thread */
-
-static CUmodule load(const char *name, CUfunction *function)
-{
-    char text[sizeof kernel_text + 64];
-    CUmodule module;
-    snprintf(text, sizeof text, kernel_text, name);
-    CHECK(cuModuleLoadData(&module, text));
-    CHECK(cuModuleGetFunction(function, module, name));
-    return module;
-}
 
 static void begin(void)
 {
     use_first_device();
     CHECK(cuCtxGetCurrent(&context));
-    load("last", &kernel);
+    kernel = load_timed_kernel("last");
     CHECK(cuMemAlloc(&counters, 4096));
     CHECK(cuMemsetD8(counters, 0, 4096));
 }
 
 static void launch(uint64_t us, unsigned counter, CUstream stream)
 {
-    uint64_t ns = us * 1000;
-    CUdeviceptr place = counters + counter * sizeof(uint32_t);
-    void *parameters[] = {&ns, &place};
-    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    launch_timed_kernel(kernel, us, counters + counter * sizeof(uint32_t), stream);
 }
 
 static uint32_t count(unsigned counter)
@@ -226,7 +201,7 @@ static void modules(void)
         char name[32];
         CUfunction function;
         snprintf(name, sizeof name, "last_%u", i);
-        load(name, &function);
+        function = load_timed_kernel(name);
         int registers;
         CHECK(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
         kernel = function;

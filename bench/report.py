@@ -262,5 +262,8 @@ def comparable(result):
         return [{"key": "%s.%s.%s" % (program["name"], point["rtt"], point["bandwidth"]), "unit": "ns", "noise": None,
                  "title": "%s at %s, %s" % (program["name"], point["rtt"], point["bandwidth"]),
                  "measured": point["measured"] * 1e9, "ratio": None}
-                for program in result["programs"] for point in program["points"]]
+                for program in result["programs"] for point in program["points"]] + \
+               [{"key": "%s.%s" % (program["name"], point["link"]), "unit": "ns", "noise": None,
+                 "title": "%s, %s between the servers" % (program["name"], point["link"]), "measured": point["measured"] * 1e9,
+                 "ratio": None} for program in result.get("servers", ()) for point in program["points"]]
     return result["rows"]

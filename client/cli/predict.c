@@ -58,16 +58,16 @@ static uint64_t oneway_of(const struct rg_model *model, uint64_t rtt_ns)
 }
 
 /* As the filter delay is told. */
-static bool read_link(const char *text, struct rg_wire *wire, char *why, size_t why_size)
+static bool read_link(const char *text, uint64_t *oneway_ns, uint64_t *bytes_per_second, char *why,
+                      size_t why_size)
 {
     RG_CLEANUP_FREE char *copy = strdup(text);
-    wire->whole = true;
     for (char *rest = copy, *option; rest && (option = strsep(&rest, ","));) {
         enum rg_status status = RG_ERR_INVALID;
         if (strncmp(option, "oneway=", 7) == 0)
-            status = rg_parse_duration(option + 7, &wire->oneway_ns, why, why_size);
+            status = rg_parse_duration(option + 7, oneway_ns, why, why_size);
         else if (strncmp(option, "bandwidth=", 10) == 0)
-            status = rg_parse_bandwidth(option + 10, &wire->bytes_per_second, why, why_size);
+            status = rg_parse_bandwidth(option + 10, bytes_per_second, why, why_size);
         else
             rg_explain(why, why_size, "a link has no '%s' (oneway=, bandwidth=)", option);
         if (status != RG_OK)
@@ -84,8 +84,13 @@ static bool read_wire(const struct rg_cli_settings *settings, const struct rg_mo
         rg_explain(why, why_size, "--link and --rtt or --bandwidth say the same; use one");
         return false;
     }
-    if (settings->link)
-        return read_link(settings->link, wire, why, why_size);
+    if (settings->server_link && !read_link(settings->server_link, &wire->between_oneway_ns,
+                                            &wire->between_bytes_per_second, why, why_size))
+        return false;
+    if (settings->link) {
+        wire->whole = true;
+        return read_link(settings->link, &wire->oneway_ns, &wire->bytes_per_second, why, why_size);
+    }
     uint64_t rtt = 0;
     const bool added = settings->rtt && *settings->rtt == '+';
     if (settings->rtt && rg_parse_duration(settings->rtt + added, &rtt, why, why_size) != RG_OK)
@@ -116,7 +121,9 @@ static bool slow_down(const struct prediction *p, double rtt_us, uint64_t bytes_
 {
     const struct rg_wire wire = {.oneway_ns = oneway_of(&p->model, (uint64_t)(rtt_us * 1e3)),
                                  .bytes_per_second = bytes_per_second,
-                                 .buffer = BUFFER};
+                                 .buffer = BUFFER,
+                                 .between_oneway_ns = p->wire.between_oneway_ns,
+                                 .between_bytes_per_second = p->wire.between_bytes_per_second};
     struct rg_outcome outcome;
     if (!simulate(p, &wire, 0, &outcome))
         return false;
@@ -182,16 +189,45 @@ static double rtt_of(const struct prediction *p)
     return (double)(p->model.round_trip + 2 * p->wire.oneway_ns) / 1e3;
 }
 
+/* What all servers sent each other, and for how many records that was. */
+static uint64_t sent_between(const struct prediction *p)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 1; i < p->model.n_exchanges; i++)
+        bytes += p->model.exchanges[i].sent;
+    return bytes;
+}
+
+static size_t n_exchanges(const struct prediction *p)
+{
+    return p->model.n_exchanges ? p->model.n_exchanges - 1 : 0;
+}
+
 static void print_recorded(const struct prediction *p)
 {
-    printf("%s (%llu) on %s, over %s, %s driver: recorded in %.6f s\n", p->trace.program,
-           (unsigned long long)p->trace.pid, p->trace.server, p->trace.transport, p->trace.device,
-           seconds(p->trace.elapsed));
+    printf("%s (%llu) on ", p->trace.program, (unsigned long long)p->trace.pid);
+    for (size_t i = 0; i < p->trace.n_servers; i++)
+        printf("%s%s", i ? ", " : "", p->trace.servers[i].name);
+    printf(", over %s, %s driver: recorded in %.6f s\n", p->trace.servers[0].transport,
+           p->trace.servers[0].device, seconds(p->trace.elapsed));
     printf("  its threads: %.6f s computed, %.6f s waited; %llu round trips of %.1f us; %.3f MB sent, %.3f "
            "MB received\n  the device's streams together: %.6f s; the simulation of the same: %.6f s\n",
            seconds(p->model.computed), seconds(p->model.waited), (unsigned long long)p->trace.round_trips,
            (double)p->model.round_trip / 1e3, (double)p->trace.sent / 1e6, (double)p->trace.received / 1e6,
            seconds(p->model.device_busy), seconds(p->base));
+    if (n_exchanges(p))
+        printf("  between servers: %zu copies, waits and collectives, for which these sent %.3f MB\n",
+               n_exchanges(p), (double)sent_between(p) / 1e6);
+}
+
+static void print_server_link(const struct rg_wire *wire)
+{
+    printf("  between servers, besides what the recorded link took: round trips of %.1f us, ",
+           (double)wire->between_oneway_ns * 2 / 1e3);
+    if (wire->between_bytes_per_second)
+        printf("%.4g Gb/s\n", (double)wire->between_bytes_per_second * 8 / 1e9);
+    else
+        printf("no limit of bandwidth\n");
 }
 
 static void print_table(const struct prediction *p, const struct variant *variants, size_t n)
@@ -201,6 +237,8 @@ static void print_table(const struct prediction *p, const struct variant *varian
                (double)p->wire.bytes_per_second * 8 / 1e9);
     else
         printf("\nWith a round-trip time of %.1f us and no limit of bandwidth:\n", rtt_of(p));
+    if (p->settings->server_link)
+        print_server_link(&p->wire);
     printf("  %-24s %14s %10s %12s %12s %12s\n", "optimisations", "seconds", "slow-down", "waited s",
            "round trips", "messages");
     for (size_t i = 0; i < n; i++)
@@ -259,15 +297,21 @@ static bool print_json(const struct prediction *p, const struct variant *variant
     json_t *predictions = json_array();
     for (size_t i = 0; i < n; i++)
         rg_cli_json_add(&predictions, outcome_json(p, &variants[i]));
-    json_t *all = json_pack(
-        "{s:s, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f}, s:{s:f, s:f}, s:o}", "program",
-        p->trace.program, "pid", (json_int_t)p->trace.pid, "transport", p->trace.transport, "device",
-        p->trace.device, "recorded", "seconds", seconds(p->trace.elapsed), "computed_seconds",
-        seconds(p->model.computed), "waited_seconds", seconds(p->model.waited), "device_seconds",
-        seconds(p->model.device_busy), "rtt_us", (double)p->model.round_trip / 1e3, "round_trips",
-        (json_int_t)p->trace.round_trips, "bytes_sent", (json_int_t)p->trace.sent, "bytes_received",
-        (json_int_t)p->trace.received, "simulated_seconds", seconds(p->base), "network", "rtt_us", rtt_of(p),
-        "gigabits", (double)p->wire.bytes_per_second * 8 / 1e9, "predictions", predictions);
+    json_t *all =
+        json_pack("{s:s, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:I}, s:{s:f, "
+                  "s:f}, s:{s:f, "
+                  "s:f}, s:o}",
+                  "program", p->trace.program, "pid", (json_int_t)p->trace.pid, "transport",
+                  p->trace.servers[0].transport, "device", p->trace.servers[0].device, "recorded", "seconds",
+                  seconds(p->trace.elapsed), "computed_seconds", seconds(p->model.computed), "waited_seconds",
+                  seconds(p->model.waited), "device_seconds", seconds(p->model.device_busy), "rtt_us",
+                  (double)p->model.round_trip / 1e3, "round_trips", (json_int_t)p->trace.round_trips,
+                  "bytes_sent", (json_int_t)p->trace.sent, "bytes_received", (json_int_t)p->trace.received,
+                  "simulated_seconds", seconds(p->base), "exchanges", (json_int_t)n_exchanges(p),
+                  "bytes_between_servers", (json_int_t)sent_between(p), "network", "rtt_us", rtt_of(p),
+                  "gigabits", (double)p->wire.bytes_per_second * 8 / 1e9, "server_link", "added_rtt_us",
+                  (double)p->wire.between_oneway_ns * 2 / 1e3, "gigabits",
+                  (double)p->wire.between_bytes_per_second * 8 / 1e9, "predictions", predictions);
     if (all && p->settings->grid)
         json_object_set_new(all, "grid", grid_json(p));
     return rg_cli_print_json(all);
@@ -342,6 +386,8 @@ int rg_cli_predict(const struct rg_cli_settings *settings, int argc, char **argv
     } else {
         if (p.trace.events_dropped || p.trace.times_dropped)
             rg_warn("%s is full: the end of the run is missing in it", argv[0]);
+        if (settings->server_link && !n_exchanges(&p))
+            rg_warn("%s: nothing went from one server to another, so --server-link changes nothing", argv[0]);
         status = predict(&p) ? 0 : RG_EXIT_FAILURE;
     }
     rg_model_free(&p.model);

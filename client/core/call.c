@@ -192,7 +192,7 @@ static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
     call->writer.at = call->record + sizeof(struct rg_record);
     if (call->size > sizeof(struct rg_record))
         memset(call->record + call->size - 8, 0, 8); /* padding; the parameters overwrite what is theirs */
-    rg_probe_post(call->op, session->queue.next_seq - 1, call->size);
+    rg_probe_post(session->number, call->op, session->queue.next_seq - 1, call->size);
 }
 
 CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size)

@@ -8,6 +8,7 @@
 
 #include "client/core/call.h"
 #include "client/core/home.h"
+#include "client/core/probe.h"
 #include "client/multiserver/context_scope.h"
 #include "client/multiserver/helper_stream.h"
 #include "client/multiserver/peer_link.h"
@@ -126,6 +127,7 @@ static CUresult put_wait(uint64_t context, CUstream stream, uint64_t number, uns
 {
     RG_TRY(rg_context_scope_enter(context));
     const CUresult status = rg_op_rgPeerWait(stream, number, peer);
+    rg_probe_exchanged(&(struct rg_probe_exchange){.key = number, .ways = 1});
     rg_context_scope_leave();
     return status;
 }
@@ -134,6 +136,7 @@ static CUresult put_signal(uint64_t context, CUstream stream, uint64_t number, u
 {
     RG_TRY(rg_context_scope_enter(context));
     const CUresult status = rg_op_rgPeerSignal(stream, number, peer);
+    rg_probe_exchanged(&(struct rg_probe_exchange){.key = number});
     rg_context_scope_leave();
     return status;
 }

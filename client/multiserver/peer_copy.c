@@ -16,12 +16,14 @@
 
 #include "client/core/call.h"
 #include "client/core/home.h"
+#include "client/core/probe.h"
 #include "client/multiserver/context_scope.h"
 #include "client/multiserver/helper_stream.h"
 #include "client/multiserver/peer_link.h"
 #include "client/multiserver/proxy.h"
 #include "client/transfer/protocol.h"
 #include "client/transfer/transfer.h"
+#include "common/base/tuning.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -291,6 +293,17 @@ static CUresult put_send(const struct rg_region *from, CUstream stream, uint64_t
     return rg_op_rgPeerSendBox(&box, from->array, stream, transfer, peer);
 }
 
+/* What the half that was just put brings its server to send or receive: what is asked for comes, some chunks at a time. */
+static void tell_probe(uint64_t transfer, uint64_t sent, uint64_t received)
+{
+    rg_probe_exchanged(&(struct rg_probe_exchange){
+        .key = transfer,
+        .sent = sent,
+        .received = received,
+        .ways = 2,
+        .turns = (unsigned)((sent + received) / (RG_DEFERRED_SLOTS * RG_DEFERRED_CHUNK))});
+}
+
 /*
  * Both halves of each piece. If only one could be put there, its stream would wait for the other for ever: then a session has
  * ended, or there was no memory for a record, and the other one ends, too.
@@ -303,13 +316,15 @@ static CUresult put_halves(const struct rg_copy *copy, struct rg_session *to, st
     for (size_t at = 0; at < total && status == CUDA_SUCCESS;) {
         const struct rg_region to_cut = rg_region_cut(&copy->to, at, PIECE),
                                from_cut = rg_region_cut(&copy->from, at, PIECE);
-        const uint64_t transfer = rg_peer_transfer_number();
+        const uint64_t transfer = rg_peer_transfer_number(), size = rg_region_size(&to_cut);
         status = put_receive(&to_cut, proxy->stream, transfer, from->number);
         if (status != CUDA_SUCCESS)
             return status;
+        tell_probe(transfer, 0, size);
         status = rg_context_scope_enter(from_context);
         if (status == CUDA_SUCCESS) {
             status = put_send(&from_cut, source, transfer, to->number);
+            tell_probe(transfer, size, 0);
             rg_context_scope_leave();
         }
         if (status != CUDA_SUCCESS)

@@ -107,6 +107,12 @@ bool rg_nccl_comms_complete(const ncclComm_t *comms, size_t n)
     return complete;
 }
 
+size_t rg_nccl_comm_ranks_here(const struct ncclComm *comm)
+{
+    RG_SCOPED_LOCK(&lock);
+    return comm->clique->here;
+}
+
 void rg_nccl_comm_free(ncclComm_t comm)
 {
     pthread_mutex_lock(&lock);

@@ -60,12 +60,12 @@ static uint64_t home_of(const struct rg_session *session)
  */
 static void count_steps(const struct rg_nccl_submitted *calls, size_t n)
 {
-    enum { STEPS = 8, PART = 512 << 10, PARTS_MOST = 100 };
+    enum { STEPS = 8, PARTS_MOST = 100 };
     struct rg_thread *thread = rg_thread_current();
     for (size_t i = 0; i < n && thread; i++) {
         const CUstream stream = rg_effective_stream((CUstream)(uintptr_t)calls[i].wire.stream);
         const uint64_t parts =
-            1 + calls[i].wire.count * rg_nccl_type_size((unsigned)calls[i].wire.type) / PART;
+            1 + calls[i].wire.count * rg_nccl_type_size((unsigned)calls[i].wire.type) / RG_NCCL_PART;
         CUcontext context;
         if (cuStreamGetCtx(stream, &context) == CUDA_SUCCESS)
             rg_pace_count(thread, stream, (uint64_t)context,
@@ -97,6 +97,7 @@ static ncclResult_t send_calls(const struct rg_nccl_submitted *calls, size_t n,
     const CUresult status = blocking && rg_optimise[RG_OPT_ASYNC] && rg_nccl_comms_complete(comms, count)
                                 ? rg_op_rgNcclPost(n_words, words, home_of(session))
                                 : rg_op_rgNcclGroup(n_words, words, &result, home_of(session));
+    rg_nccl_tell_probe(calls, n, session);
     return rg_nccl_answered(session, "the call", status, result);
 }
 

@@ -39,7 +39,8 @@ struct ncclComm {
     int ranks, rank;
     CUdevice device; /* as the program numbers it */
     bool blocking, finalized;
-    unsigned graphs; /* nodes of graphs with calls of it */
+    uint64_t collectives; /* that a trace has been told of */
+    unsigned graphs;      /* nodes of graphs with calls of it */
     bool left, over; /* the program has ended it; has aborted it. These three under a lock of capture.c. */
     /* operators that the program has made: their numbers and types. Under a lock of operators.c. */
     struct rg_nccl_operator {
@@ -63,6 +64,8 @@ bool rg_nccl_comms_complete(const ncclComm_t *comms, size_t n);
  * memory.
  */
 ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16]);
+/** How many ranks of its clique it stands for, itself included: those of this process on its server. */
+size_t rg_nccl_comm_ranks_here(const struct ncclComm *comm);
 /** Takes over what is said there (common/cuda/nccl_config.h). */
 ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking);
 /** Its number may be given to another one. */
@@ -104,6 +107,8 @@ struct rg_nccl_submitted {
     struct rg_nccl_call wire;
 };
 
+/** Tells whoever records it what the session's server has to exchange with others for its calls among these, whose record was put just now. */
+void rg_nccl_tell_probe(const struct rg_nccl_submitted *calls, size_t n, const struct rg_session *session);
 /** Sends calls, of streams that are not being captured, as one group. */
 ncclResult_t rg_nccl_run(const struct rg_nccl_submitted *calls, size_t n);
 /**

@@ -54,7 +54,7 @@ static void classify(unsigned traits, struct rg_record_model *record)
 
 /* --- threads -------------------------------------------------------------------------------------------- */
 
-static uint32_t add_record(struct rg_model_making *making, const struct rg_trace_item *item, uint32_t last)
+static uint32_t add_record(struct rg_model_making *making, const struct rg_trace_item *item)
 {
     struct rg_model *model = making->model;
     if (model->n_records == making->capacity) {
@@ -73,17 +73,21 @@ static uint32_t add_record(struct rg_model_making *making, const struct rg_trace
     }
     const uint32_t number = (uint32_t)model->n_records++;
     struct rg_record_model *record = &model->records[number];
-    making->seen[number] =
-        (struct rg_model_seen){.seq = item->seq, .place = item->seq, .sent_at = item->start};
+    making->seen[number] = (struct rg_model_seen){
+        .seq = item->seq, .place = item->seq, .put_at = item->start, .sent_at = item->start};
     if (item->kind == RG_TRACE_POLL) {
+        const uint32_t last = making->last_on[item->server];
         making->seen[number].place = last == RG_MODEL_NO_RECORD ? 0 : making->seen[last].place;
         making->seen[number].back_at = item->duration ? item->start + item->duration : 0;
         *record =
             (struct rg_record_model){.flags = RG_RECORD_POLL | (item->code ? RG_RECORD_READY : 0),
+                                     .server = item->server,
                                      .use.act = item->size ? RG_DEVICE_SYNC_EVENT : RG_DEVICE_SYNC_STREAM};
         return number;
     }
-    *record = (struct rg_record_model){.op = (uint16_t)item->code, .size = item->size};
+    making->last_on[item->server] = number;
+    *record =
+        (struct rg_record_model){.op = (uint16_t)item->code, .server = item->server, .size = item->size};
     classify(making->traits[record->op], record);
     if (record->flags & RG_RECORD_DEFERRED_IN)
         record->deferred = item->sent;
@@ -117,12 +121,12 @@ static bool make_step(struct rg_model_making *making, const struct rg_trace_item
     *step = (struct rg_step){.record = *last, .time = item->duration};
     if (item->kind == RG_TRACE_POST) {
         step->kind = RG_STEP_POST;
-        step->record = *last = add_record(making, item, *last);
+        step->record = *last = add_record(making, item);
         return !making->failed;
     }
     if (item->kind == RG_TRACE_POLL) {
         step->kind = RG_STEP_POLL;
-        step->record = add_record(making, item, *last);
+        step->record = add_record(making, item);
         return !making->failed;
     }
     if (item->kind == RG_TRACE_SAVED) {
@@ -131,6 +135,8 @@ static bool make_step(struct rg_model_making *making, const struct rg_trace_item
         model->saved |= 1ull << item->code;
         return true;
     }
+    if (item->kind == RG_TRACE_EXCHANGE && *last != RG_MODEL_NO_RECORD)
+        making->failed = making->failed || !rg_model_add_exchange(model, *last, item);
     if (item->kind == RG_TRACE_CALL && *last != RG_MODEL_NO_RECORD) /* data that came beside the reply */
         model->records[*last].out += item->received;
     if (item->kind != RG_TRACE_WAIT)
@@ -172,6 +178,8 @@ static void make_thread(struct rg_model_making *making, const struct rg_trace_th
     life(from, &first, &last);
     uint64_t now = main ? 0 : first;
     uint32_t last_record = RG_MODEL_NO_RECORD;
+    for (size_t i = 0; i < RG_SERVERS_MAX; i++)
+        making->last_on[i] = RG_MODEL_NO_RECORD;
     to->steps = calloc(from->n + 1, sizeof *to->steps);
     if (!to->steps) {
         making->failed = true;
@@ -220,6 +228,7 @@ enum rg_status rg_model_make(const struct rg_trace *trace, struct rg_model *mode
         const size_t from = i == 0 ? first : i <= first ? i - 1 : i;
         make_thread(&making, &trace->threads[from], i == 0, &model->threads[i]);
     }
+    rg_model_relate_exchanges(model);
     making.failed = making.failed || !rg_model_relate_threads(model) || !rg_model_learn(&making);
     for (size_t i = 0; i < model->n_threads && !making.failed; i++)
         rg_model_find_loops(model, &model->threads[i]);
@@ -234,6 +243,7 @@ void rg_model_free(struct rg_model *model)
         free(model->threads[i].steps);
     free(model->threads);
     free(model->records);
+    free(model->exchanges);
     free(model->joins);
     rg_device_names_free(&model->names);
     *model = (struct rg_model){0};

@@ -49,9 +49,24 @@ enum rg_record_flags {
     RG_RECORD_HOST_CALL = 128 /* the client has a part in it when the stream gets there */
 };
 
+/** What servers have to say to each other for a record: a copy, a fence, or collectives. */
+struct rg_exchange_model {
+    uint64_t key;            /* of those that wait for each other; 0: the others are in no record here */
+    uint64_t sent, received; /* bytes, by the record's server */
+    uint32_t ways, turns;    /* struct rg_probe_exchange; no ways: it waits for none of the others */
+    uint32_t record;
+    uint32_t first, n; /* the first of its key; of that, how many follow each other */
+    uint64_t
+        itself; /* ns of its time on the device in which data went; before, it waited for other processes */
+    uint64_t start, end; /* as it was, by the client's clock; while the model is made */
+    bool seen;           /* these are known */
+};
+
 struct rg_record_model {
     uint32_t flags;
     uint16_t op;
+    uint8_t server;
+    uint32_t exchange;        /* 0: none */
     uint32_t size;            /* bytes in the command stream */
     uint64_t bulk;            /* bytes of bulk data that go with it */
     uint64_t out;             /* bytes that come back: of the reply, or deferred */
@@ -71,18 +86,26 @@ struct rg_thread_model {
     uint64_t offset;
 };
 
+/** The way to a server, as it was. */
+struct rg_way_model {
+    uint64_t up, down;   /* ns: usual ways of small messages */
+    uint64_t wake;       /* ns: how long a record waits for the thread that sends, when it sleeps */
+    uint64_t round_trip; /* ns: the quickest one over the recorded link */
+};
+
 struct rg_model {
     struct rg_thread_model *threads;
     size_t n_threads;
     struct rg_record_model *records;
     size_t n_records;
+    struct rg_exchange_model *exchanges; /* the first is none */
+    size_t n_exchanges;
+    struct rg_way_model ways[RG_SERVERS_MAX]; /* by server */
     uint32_t *joins; /* lists of threads, each ended by UINT32_MAX; the first word is not used */
     size_t n_joins;
     struct rg_device_names names;
     uint64_t saved;      /* bits of the optimisations that saved round trips */
-    uint64_t up, down;   /* ns: usual ways of small messages */
-    uint64_t wake;       /* ns: how long a record waits for the thread that sends, when it sleeps */
-    uint64_t round_trip; /* ns: the quickest one over the recorded link */
+    uint64_t round_trip; /* ns: the quickest one over the recorded link, of the servers' longest */
     uint64_t round_trips;
     uint64_t elapsed;          /* ns, as it was */
     uint64_t waited, computed; /* ns of all threads: for replies and sending; besides */

@@ -13,17 +13,17 @@
 #define WAKE_MOST_NS 200000 /* that a thread takes to wake up, on any machine worth predicting for */
 #define USUAL_NS     5000   /* of a way, where nothing tells */
 
-static const struct rg_time *find_time(const struct rg_trace *trace, uint64_t seq)
+static const struct rg_time *find_time(const struct rg_trace_server *server, uint64_t seq)
 {
-    size_t low = 0, high = trace->n_times;
+    size_t low = 0, high = server->n_times;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (trace->times[middle].seq < seq)
+        if (server->times[middle].seq < seq)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < trace->n_times && trace->times[low].seq == seq ? &trace->times[low] : NULL;
+    return low < server->n_times && server->times[low].seq == seq ? &server->times[low] : NULL;
 }
 
 /* A reply is on its way from here on. */
@@ -37,13 +37,16 @@ static uint64_t left_at(const struct rg_record_model *record, const struct rg_ti
  * them may have stood behind other work at the worker; then the quickest way there of one record and the
  * quickest way back of another one are together what a round trip takes at most, whatever the clocks say.
  */
-static void find_offset(struct rg_model_making *making)
+static void find_offset(struct rg_model_making *making, unsigned server)
 {
+    struct rg_way_model *way = &making->model->ways[server];
     uint64_t least = UINT64_MAX;
     int64_t there_least = INT64_MAX, back_least = INT64_MAX; /* by two clocks */
     for (size_t i = 0; i < making->model->n_records; i++) {
         const struct rg_record_model *record = &making->model->records[i];
         const struct rg_model_seen *seen = &making->seen[i];
+        if (record->server != server)
+            continue;
         if (seen->time && (int64_t)(seen->time->begin - seen->sent_at) < there_least)
             there_least = (int64_t)(seen->time->begin - seen->sent_at);
         if (!seen->time || !seen->back_at || !seen->time->reply)
@@ -54,13 +57,13 @@ static void find_offset(struct rg_model_making *making)
         const uint64_t all = seen->back_at - seen->sent_at;
         if (all < there || all - there >= least)
             continue;
-        making->model->round_trip = least = all - there;
-        making->offset = (int64_t)(seen->time->begin - seen->sent_at) - (int64_t)(least / 2);
+        way->round_trip = least = all - there;
+        making->offsets[server] = (int64_t)(seen->time->begin - seen->sent_at) - (int64_t)(least / 2);
     }
     const int64_t both = back_least == INT64_MAX ? 0 : there_least + back_least;
     if (both > 0 && least / 2 > (uint64_t)both) {
-        making->model->round_trip = (uint64_t)both;
-        making->offset = there_least - both / 2;
+        way->round_trip = (uint64_t)both;
+        making->offsets[server] = there_least - both / 2;
     }
 }
 
@@ -79,31 +82,35 @@ static uint64_t gap(uint64_t from, uint64_t to)
  * Where the ways can be seen, they are what they were; else those of the quickest round trip. What a record
  * waits for that nobody waits for is the sender's, of four such the shortest but one.
  */
-static bool find_ways(struct rg_model_making *making, const uint32_t *order, size_t n)
+static bool find_way(struct rg_model_making *making, unsigned server, const uint32_t *order, size_t n)
 {
     struct rg_model *model = making->model;
+    struct rg_way_model *way = &model->ways[server];
+    const uint64_t offset = (uint64_t)making->offsets[server];
     uint64_t *wakes = malloc((n + 1) * sizeof *wakes);
     if (!wakes)
         return false;
     size_t n_wakes = 0;
     uint64_t busy_until = 0;
-    if (!model->round_trip)
-        model->round_trip = 2 * USUAL_NS;
-    model->up = model->down = model->round_trip / 2;
+    if (!way->round_trip)
+        way->round_trip = 2 * USUAL_NS;
+    way->up = way->down = way->round_trip / 2;
     for (size_t i = 0; i < n; i++) {
         struct rg_record_model *record = &model->records[order[i]];
         const struct rg_model_seen *seen = &making->seen[order[i]];
         const struct rg_time *time = seen->time; /* NULL for polls, which have no place in the order */
-        record->up = model->up;
-        record->down = model->down;
+        if (record->server != server)
+            continue;
+        record->up = way->up;
+        record->down = way->down;
         if (!time)
             continue;
-        const uint64_t sent = seen->sent_at + (uint64_t)making->offset;
+        const uint64_t sent = seen->sent_at + offset;
         const bool visible = sent >= busy_until; /* else it may have waited for others there */
         if (seen->back_at && time->reply) {
             if (visible)
                 record->up = gap(sent, time->begin);
-            record->down = gap(left_at(record, time), seen->back_at + (uint64_t)making->offset);
+            record->down = gap(left_at(record, time), seen->back_at + offset);
         } else if (visible) {
             wakes[n_wakes++] = gap(sent, time->begin);
         }
@@ -111,20 +118,32 @@ static bool find_ways(struct rg_model_making *making, const uint32_t *order, siz
             busy_until = time->served;
     }
     qsort(wakes, n_wakes, sizeof *wakes, by_number);
-    model->wake = n_wakes ? gap(model->up, wakes[n_wakes / 4]) : USUAL_NS;
-    if (model->wake > WAKE_MOST_NS)
-        model->wake = WAKE_MOST_NS;
+    way->wake = n_wakes ? gap(way->up, wakes[n_wakes / 4]) : USUAL_NS;
+    if (way->wake > WAKE_MOST_NS)
+        way->wake = WAKE_MOST_NS;
     free(wakes);
     return true;
 }
 
+/* A record for which servers had something to exchange. Of a fence nobody has measured when it was over. */
+static void learn_exchange(struct rg_model_making *making, const struct rg_record_model *record,
+                           const struct rg_time *time)
+{
+    const uint64_t offset = (uint64_t)making->offsets[record->server];
+    const uint64_t start = rg_device_start(&making->devices[record->server], record->use.stream, time->begin);
+    const uint64_t end = time->flags & RG_TIME_END && time->end > start ? time->end : start;
+    rg_model_learn_exchange(making, record->exchange, start - offset, end - offset);
+}
+
 /*
- * What a record did, from the worker's times; `device` as it was when the record began. *goes_on, by
+ * What a record did, from the worker's times; the device is as it was when the record began. *goes_on, by
  * operation: it did not wait for the device, though it might have and the device was at work.
  */
-static void learn(struct rg_model *model, struct rg_record_model *record, const struct rg_time *time,
-                  struct rg_device *device, bool *goes_on)
+static void learn(struct rg_model_making *making, struct rg_record_model *record, const struct rg_time *time,
+                  bool *goes_on)
 {
+    struct rg_model *model = making->model;
+    struct rg_device *device = &making->devices[record->server];
     const uint64_t begin = time->begin, served = time->served, replied = time->reply ? time->reply : served;
     record->service = served - begin;
     record->tail = gap(served, replied);
@@ -132,6 +151,10 @@ static void learn(struct rg_model *model, struct rg_record_model *record, const 
         record->transfer = gap(replied, time->sent);
     if (record->flags & RG_RECORD_QUERY) {
         record->flags |= time->result == 0 ? RG_RECORD_READY : 0;
+        return;
+    }
+    if (record->exchange) {
+        learn_exchange(making, record, time);
         return;
     }
     if (record->flags & RG_RECORD_WAITS) {
@@ -173,8 +196,10 @@ static void learn(struct rg_model *model, struct rg_record_model *record, const 
 static void assume(struct rg_model *model, struct rg_record_model *record, const struct rg_model_seen *seen)
 {
     record->service = 1000;
-    if (seen->back_at && seen->back_at - seen->sent_at > model->round_trip)
-        record->tail = seen->back_at - seen->sent_at - model->round_trip;
+    record->exchange = 0;
+    const uint64_t round_trip = model->ways[record->server].round_trip;
+    if (seen->back_at && seen->back_at - seen->sent_at > round_trip)
+        record->tail = seen->back_at - seen->sent_at - round_trip;
     if (record->use.act == RG_DEVICE_WORK)
         record->use.act = RG_DEVICE_NOTHING;
     record->flags |= record->flags & RG_RECORD_QUERY ? RG_RECORD_READY : 0;
@@ -182,19 +207,41 @@ static void assume(struct rg_model *model, struct rg_record_model *record, const
 
 /* To sort records by. */
 struct place {
-    uint64_t place;
+    uint64_t place, put_at;
     uint32_t record;
+    uint8_t server;
 };
 
 static int by_place(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
+    if (x->server != y->server)
+        return x->server < y->server ? -1 : 1;
     if (x->place != y->place)
         return x->place < y->place ? -1 : 1;
     return x->record < y->record ? -1 : x->record > y->record;
 }
 
-/* The records in the worker's order. The caller frees it. */
+/* Those of each worker, which follow each other, become one row, as they were put. */
+static void merge(const struct place *places, size_t n, uint32_t *order)
+{
+    size_t next[RG_SERVERS_MAX + 1] = {0}, end[RG_SERVERS_MAX + 1] = {0};
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || places[i].server != places[i - 1].server)
+            next[places[i].server] = i;
+        end[places[i].server] = i + 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        unsigned first = RG_SERVERS_MAX;
+        for (unsigned server = 0; server < RG_SERVERS_MAX; server++)
+            if (next[server] < end[server] &&
+                (first == RG_SERVERS_MAX || places[next[server]].put_at < places[next[first]].put_at))
+                first = server;
+        order[i] = places[next[first]++].record;
+    }
+}
+
+/* The records in the workers' order. The caller frees it. */
 static uint32_t *order_of(const struct rg_model_making *making)
 {
     const size_t n = making->model->n_records;
@@ -206,10 +253,12 @@ static uint32_t *order_of(const struct rg_model_making *making)
         return NULL;
     }
     for (size_t i = 0; i < n; i++)
-        places[i] = (struct place){making->seen[i].place, (uint32_t)i};
+        places[i] = (struct place){.place = making->seen[i].place,
+                                   .put_at = making->seen[i].put_at,
+                                   .record = (uint32_t)i,
+                                   .server = making->model->records[i].server};
     qsort(places, n, sizeof *places, by_place);
-    for (size_t i = 0; i < n; i++)
-        order[i] = places[i].record;
+    merge(places, n, order);
     free(places);
     return order;
 }
@@ -233,7 +282,8 @@ static bool name_objects(struct rg_model_making *making)
                 return false;
             continue;
         }
-        const struct rg_time *time = making->seen[i].time = find_time(making->trace, making->seen[i].seq);
+        const struct rg_time *time = making->seen[i].time =
+            find_time(&making->trace->servers[model->records[i].server], making->seen[i].seq);
         if (!time)
             continue;
         struct rg_device_use *use = &model->records[i].use;
@@ -245,36 +295,56 @@ static bool name_objects(struct rg_model_making *making)
     return true;
 }
 
+/* Clocks, ways and devices of all servers. False: out of memory. */
+static bool begin_servers(struct rg_model_making *making, const uint32_t *order)
+{
+    struct rg_model *model = making->model;
+    if (!name_objects(making))
+        return false;
+    for (unsigned i = 0; i < making->trace->n_servers; i++) {
+        find_offset(making, i);
+        if (!find_way(making, i, order, model->n_records) ||
+            !rg_device_init(&making->devices[i], &model->names))
+            return false;
+        if (model->ways[i].round_trip > model->round_trip)
+            model->round_trip = model->ways[i].round_trip;
+    }
+    return true;
+}
+
+/* One record, in the workers' order. */
+static void learn_record(struct rg_model_making *making, uint32_t number, bool *goes_on)
+{
+    struct rg_model *model = making->model;
+    struct rg_record_model *record = &model->records[number];
+    const struct rg_model_seen *seen = &making->seen[number];
+    if (record->flags & RG_RECORD_POLL) {
+        const uint64_t done = rg_device_done(&making->devices[record->server], &record->use),
+                       there = seen->back_at;
+        const bool awaited = record->flags & RG_RECORD_READY && there;
+        record->down = awaited ? gap(done, there + (uint64_t)making->offsets[record->server])
+                               : model->ways[record->server].down;
+    } else if (seen->time) {
+        learn(making, record, seen->time, goes_on);
+    } else {
+        assume(model, record, seen);
+    }
+}
+
 bool rg_model_learn(struct rg_model_making *making)
 {
     struct rg_model *model = making->model;
-    struct rg_device device = {0};
     uint32_t *order = order_of(making);
     bool *goes_on = calloc(making->trace->operations.n + 1, sizeof *goes_on);
-    bool good = order && goes_on && name_objects(making) && rg_device_init(&device, &model->names);
-    if (good) {
-        find_offset(making);
-        good = find_ways(making, order, model->n_records);
-    }
-    for (size_t i = 0; good && i < model->n_records; i++) {
-        struct rg_record_model *record = &model->records[order[i]];
-        const struct rg_model_seen *seen = &making->seen[order[i]];
-        if (record->flags & RG_RECORD_POLL) {
-            const uint64_t done = rg_device_done(&device, &record->use), there = seen->back_at;
-            const bool awaited = record->flags & RG_RECORD_READY && there;
-            record->down = awaited ? gap(done, there + (uint64_t)making->offset) : model->down;
-            continue;
-        }
-        if (seen->time)
-            learn(model, record, seen->time, &device, goes_on);
-        else
-            assume(model, record, seen);
-    }
+    const bool good = order && goes_on && begin_servers(making, order);
+    for (size_t i = 0; good && i < model->n_records; i++)
+        learn_record(making, order[i], goes_on);
     for (size_t i = 0; good && i < model->n_records; i++)
         if (goes_on[model->records[i].op])
             model->records[i].flags &= ~(unsigned)RG_RECORD_BLOCKS;
-    rg_device_free(&device);
+    for (unsigned i = 0; i < RG_SERVERS_MAX; i++)
+        rg_device_free(&making->devices[i]);
     free(goes_on);
     free(order);
-    return good;
+    return good && rg_model_weigh_exchanges(model);
 }

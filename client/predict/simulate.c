@@ -59,20 +59,20 @@ static void wait_until(struct rg_simulation *s, uint32_t number, uint64_t now, u
     step_over(s, number, rg_sim_later(now, until));
 }
 
-/* The thread waits from now on; the reply comes as an event. */
-static void wait(struct rg_simulation *s, uint32_t number, uint64_t now)
+/* The thread waits from now on for a record, or (UINT32_MAX) what it has asked; the reply comes as an event. */
+static void wait(struct rg_simulation *s, uint32_t number, uint32_t record, uint64_t now)
 {
     s->threads[number].waits = true;
     s->threads[number].since = now;
     s->out->round_trips++;
-    rg_sim_flush(s, now);
+    rg_sim_flush(s, rg_sim_server_of(s, record), now);
 }
 
 /* Waits for a reply that was asked for before, if it is not there. */
 static void wait_for_async_reply(struct rg_simulation *s, uint32_t number, uint32_t record, uint64_t now)
 {
     struct rg_sim_answer *answer = &s->answers[record];
-    rg_sim_flush(s, now);
+    rg_sim_flush(s, rg_sim_server_of(s, record), now);
     if (answer->came && answer->there <= now) {
         step_over(s, number, now);
         return;
@@ -102,11 +102,19 @@ static bool waits_next(const struct rg_thread_model *thread, size_t step, uint32
 }
 
 /* Whether a thread that waits for nothing sends for itself (client/core/queue.c: send_on_idle_wire). */
-static bool may_send(const struct rg_simulation *s, struct rg_sim_thread *thread, uint64_t now)
+static bool may_send(const struct rg_sim_server *server, struct rg_sim_thread *thread, uint64_t now)
 {
     const bool fresh = thread->sends_after_wait > 0;
     thread->sends_after_wait -= fresh;
-    return (fresh || now >= s->next_inline) && s->sender_free <= now;
+    return (fresh || now >= server->next_inline) && server->sender_free <= now;
+}
+
+/* Whether other servers' parts of it are still to be put, which its thread does at once. */
+static bool is_half(const struct rg_simulation *s, const struct rg_record_model *record)
+{
+    const struct rg_exchange_model *exchange = &s->model->exchanges[record->exchange];
+    return record->exchange && exchange->key &&
+           record->exchange + 1 < s->model->exchanges[exchange->first].n + exchange->first;
 }
 
 static void post(struct rg_simulation *s, uint32_t number, const struct rg_step *step, uint64_t now)
@@ -114,24 +122,30 @@ static void post(struct rg_simulation *s, uint32_t number, const struct rg_step 
     const struct rg_thread_model *thread = &s->model->threads[number];
     const struct rg_record_model *record = &s->model->records[step->record];
     const bool deferred = record->flags & RG_RECORD_DEFERRED_OUT && !s->deferred;
+    struct rg_sim_server *server = &s->servers[record->server];
     if (waits_next(thread, s->threads[number].step, step->record)) {
         const bool replies = thread->steps[s->threads[number].step + 1].kind == RG_STEP_REPLY || !s->async;
         rg_sim_put(s, step->record, replies ? number : UINT32_MAX);
         step_over(s, number, now);
     } else if (!s->async || deferred) {
         rg_sim_put(s, step->record, number);
-        wait(s, number, now);
+        wait(s, number, step->record, now);
     } else {
         rg_sim_put(s, step->record, UINT32_MAX);
-        if (!s->batch) {
-            now = rg_sim_flush(s, now);
-        } else if (s->inline_send && may_send(s, &s->threads[number], now)) {
-            rg_sim_flush(s, now);
-            s->next_inline = now + RG_INLINE_SEND_SHARE * RG_SIM_SEND_NS;
-        } else if (!s->sender_due) {
-            s->sender_due = true;
-            rg_sim_push(s, (struct rg_sim_event){.time = rg_sim_later(now + s->model->wake, s->sender_free),
-                                                 .kind = RG_SIM_SENDER});
+        if (is_half(s, record)) {
+            ; /* they leave together */
+        } else if (!s->batch) {
+            now = rg_sim_flush(s, record->server, now);
+        } else if (s->inline_send && may_send(server, &s->threads[number], now)) {
+            rg_sim_flush(s, record->server, now);
+            server->next_inline = now + RG_INLINE_SEND_SHARE * RG_SIM_SEND_NS;
+        } else if (!server->sender_due) {
+            server->sender_due = true;
+            rg_sim_push(s,
+                        (struct rg_sim_event){.time = rg_sim_later(now + s->model->ways[record->server].wake,
+                                                                   server->sender_free),
+                                              .kind = RG_SIM_SENDER,
+                                              .server = record->server});
         }
         step_over(s, number, now);
     }
@@ -140,8 +154,8 @@ static void post(struct rg_simulation *s, uint32_t number, const struct rg_step 
 /* When the client is told that what is asked about is done. */
 static uint64_t told(const struct rg_simulation *s, const struct rg_record_model *record)
 {
-    return rg_device_done(&s->device, &record->use) + s->wire->oneway_ns +
-           (record->flags & RG_RECORD_POLL ? record->down : s->model->down);
+    return rg_device_done(&s->servers[record->server].device, &record->use) + s->wire->oneway_ns +
+           (record->flags & RG_RECORD_POLL ? record->down : s->model->ways[record->server].down);
 }
 
 static void skip_to(struct rg_simulation *s, uint32_t number, size_t step, uint64_t now)
@@ -168,8 +182,9 @@ static void queried(struct rg_simulation *s, uint32_t number, const struct rg_re
         if (!(record->flags & RG_RECORD_POLL))
             thread->step--; /* to its post */
         now += LEAST_NS;
-        const uint64_t each = LEAST_NS + 2 * s->wire->oneway_ns + s->model->round_trip;
-        const uint64_t in_vain = rg_sim_gap(now + each, rg_device_done(&s->device, &record->use)) / each;
+        const uint64_t each = LEAST_NS + 2 * s->wire->oneway_ns + s->model->ways[record->server].round_trip;
+        const uint64_t done = rg_device_done(&s->servers[record->server].device, &record->use);
+        const uint64_t in_vain = rg_sim_gap(now + each, done) / each;
         s->out->round_trips += in_vain;
         s->out->messages += in_vain;
         s->out->waited_ns += in_vain * each;
@@ -184,10 +199,10 @@ static void poll(struct rg_simulation *s, uint32_t number, const struct rg_step 
     const struct rg_record_model *record = &s->model->records[step->record];
     if (!s->completion_push) {
         rg_sim_put(s, step->record, number);
-        wait(s, number, now);
+        wait(s, number, step->record, now);
         return;
     }
-    rg_sim_flush(s, now); /* what is asked about may not have been sent */
+    rg_sim_flush(s, record->server, now); /* what is asked about may not have been sent */
     const uint64_t done = told(s, record);
     if (record->flags & RG_RECORD_READY)
         step_over(s, number, rg_sim_later(now, done));
@@ -223,13 +238,15 @@ static void run_thread(struct rg_simulation *s, uint32_t number, uint64_t now)
         if (s->model->records[step->record].flags & RG_RECORD_ASYNC)
             wait_for_async_reply(s, number, step->record, now);
         else
-            wait(s, number, now);
+            wait(s, number, step->record, now);
         return;
     case RG_STEP_SEND:
         if (s->async)
-            wait_until(s, number, now, rg_sim_later(now + step->time, rg_sim_flush(s, now)));
+            wait_until(
+                s, number, now,
+                rg_sim_later(now + step->time, rg_sim_flush(s, rg_sim_server_of(s, step->record), now)));
         else
-            wait(s, number, now);
+            wait(s, number, step->record, now);
         return;
     case RG_STEP_POLL:
         poll(s, number, step, now);
@@ -237,7 +254,7 @@ static void run_thread(struct rg_simulation *s, uint32_t number, uint64_t now)
     case RG_STEP_SAVED:
         if (s->off >> step->record & 1) {
             rg_sim_put(s, UINT32_MAX, number);
-            wait(s, number, now);
+            wait(s, number, UINT32_MAX, now);
         } else {
             step_over(s, number, now);
         }
@@ -299,8 +316,8 @@ static void run(struct rg_simulation *s)
             run_thread(s, event.thread, event.time);
             break;
         case RG_SIM_SENDER:
-            s->sender_due = false;
-            rg_sim_flush(s, event.time);
+            s->servers[event.server].sender_due = false;
+            rg_sim_flush(s, event.server, event.time);
             break;
         case RG_SIM_BACK:
             rg_sim_come_back(s, &event);
@@ -326,13 +343,19 @@ enum rg_status rg_simulate(const struct rg_model *model, const struct rg_wire *w
                               .out = out};
     s.threads = calloc(model->n_threads, sizeof *s.threads);
     s.answers = calloc(model->n_records + 1, sizeof *s.answers);
-    s.failed = !s.threads || !s.answers || !rg_device_init(&s.device, &model->names);
+    s.exchanges = calloc(model->n_exchanges + 1, sizeof *s.exchanges);
+    s.failed = !s.threads || !s.answers || !s.exchanges;
+    for (size_t i = 0; i < model->trace->n_servers && !s.failed; i++)
+        s.failed = !rg_device_init(&s.servers[i].device, &model->names);
     if (!s.failed)
         run(&s);
     free(s.heap);
     free(s.threads);
-    free(s.batched);
     free(s.answers);
-    rg_device_free(&s.device);
+    free(s.exchanges);
+    for (size_t i = 0; i < model->trace->n_servers; i++) {
+        free(s.servers[i].batched);
+        rg_device_free(&s.servers[i].device);
+    }
     return s.failed ? RG_ERR_NO_MEMORY : RG_OK;
 }

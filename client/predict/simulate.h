@@ -13,6 +13,7 @@ struct rg_wire {
     uint64_t bytes_per_second; /* each way; 0: no limit */
     uint64_t buffer;           /* bytes that the client may send before they have left it */
     bool whole;                /* messages arrive whole, as with the filter delay; else as they are sent */
+    uint64_t between_oneway_ns, between_bytes_per_second; /* likewise, of the link between servers */
 };
 
 struct rg_outcome {

@@ -12,6 +12,7 @@ enum rg_sim_event_kind { RG_SIM_THREAD, RG_SIM_SENDER, RG_SIM_BACK };
 struct rg_sim_event {
     uint64_t time, order;
     enum rg_sim_event_kind kind;
+    unsigned server; /* RG_SIM_SENDER, RG_SIM_BACK */
     uint32_t thread; /* RG_SIM_BACK: who waits for it; UINT32_MAX: nobody */
     uint32_t record;
     bool async, deferred;
@@ -41,6 +42,29 @@ struct rg_sim_answer {
 struct rg_sim_posted {
     uint32_t record; /* UINT32_MAX: one that asks what an optimisation would have known */
     uint32_t thread; /* UINT32_MAX: nobody */
+    uint64_t number; /* of all that is put, whatever the server */
+};
+
+/* The way to a server, and what is behind it. */
+struct rg_sim_server {
+    struct rg_sim_posted *batched;
+    size_t n_batched, batch_capacity;
+    uint64_t batch_bytes;
+    bool sender_due;
+    uint64_t next_inline;    /* when a thread may send for itself again */
+    uint64_t deferred_until; /* when the last deferred data has left the server */
+    uint64_t sender_free, calls_free, up_free, down_free, dispatcher_free;
+    struct rg_sim_use {
+        uint64_t begin, end;
+    } sends, receives; /* the last time in which its link to other servers was in use, each way */
+    struct rg_device device;
+};
+
+/* An exchange between servers: those of a key are the first one's. */
+struct rg_sim_exchange {
+    uint64_t start, latest; /* when its stream got there; of the first: the last of them that did */
+    uint32_t come;          /* of the first: how many */
+    bool there;
 };
 
 struct rg_simulation {
@@ -53,15 +77,10 @@ struct rg_simulation {
     size_t n_events, events_capacity;
     uint64_t order;
     struct rg_sim_thread *threads;
-    struct rg_sim_posted *batched;
-    size_t n_batched, batch_capacity;
-    uint64_t batch_bytes;
-    bool sender_due;
-    struct rg_sim_answer *answers; /* by record */
-    uint64_t next_inline;          /* when a thread may send for itself again */
-    uint64_t deferred_until;       /* when the last deferred data has left the server */
-    uint64_t sender_free, calls_free, up_free, down_free, dispatcher_free;
-    struct rg_device device;
+    struct rg_sim_server servers[RG_SERVERS_MAX];
+    uint64_t n_put;
+    struct rg_sim_answer *answers;     /* by record */
+    struct rg_sim_exchange *exchanges; /* as in the model */
     struct rg_outcome *out;
     bool failed;
 };
@@ -69,6 +88,12 @@ struct rg_simulation {
 static inline uint64_t rg_sim_later(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+/** ns that bytes take; 0: there is no limit. */
+static inline uint64_t rg_sim_cost(uint64_t bytes, uint64_t bytes_per_second)
+{
+    return bytes_per_second ? (uint64_t)((unsigned __int128)bytes * 1000000000u / bytes_per_second) : 0;
 }
 
 /** 0 where `to` is before `from`. */
@@ -83,12 +108,24 @@ struct rg_sim_event rg_sim_pop(struct rg_simulation *s);
 
 /* simulate_server.c: the wire, and what happens behind it. */
 /**
- * Puts a record into the batch; UINT32_MAX: one that asks. `thread` waits for its reply; UINT32_MAX: nobody
+ * Puts a record into its server's batch; UINT32_MAX: one that asks. `thread` waits for its reply; UINT32_MAX: nobody
  * does.
  */
 void rg_sim_put(struct rg_simulation *s, uint32_t record, uint32_t thread);
-/** Sends what has been put; returns when the sender may go on. */
-uint64_t rg_sim_flush(struct rg_simulation *s, uint64_t now);
+/**
+ * Sends what has been put; returns when the sender to that server may go on. Also what was put for other servers, so that records which wait
+ * for each other are executed in the order in which they were put.
+ */
+uint64_t rg_sim_flush(struct rg_simulation *s, unsigned server, uint64_t now);
+
+/* simulate_exchange.c: what servers have to exchange. */
+/** A stream's work begins for which servers have something to exchange, if it does not wait for others. */
+void rg_sim_exchange(struct rg_simulation *s, const struct rg_record_model *record, uint64_t start);
+/** The server of a record; UINT32_MAX: the first. */
+static inline unsigned rg_sim_server_of(const struct rg_simulation *s, uint32_t record)
+{
+    return record == UINT32_MAX ? 0 : s->model->records[record].server;
+}
 /** Something is given to the way back. */
 void rg_sim_come_back(struct rg_simulation *s, const struct rg_sim_event *event);
 

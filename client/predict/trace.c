@@ -1,24 +1,21 @@
 /*
  * trace.c - reads a trace, block by block, and checks it (trace.h).
  *
- * The file is read as a whole; each block's checksum is compared before a reader of its kind takes it apart with a cursor, which
+ * Each block's checksum is compared before a reader of its kind takes it apart with a cursor, which
  * remembers that anything was wrong. What is good is there when the last block's counts agree; what is not is a sentence for the user.
  */
 #include "client/predict/trace.h"
 
-#include "common/base/cleanup.h"
 #include "common/base/crc32.h"
 #include "common/base/printable.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_MAX   (1ull << 60) /* ns; what is later is not a time */
-#define BYTES_MAX  (1ull << 50)
-#define ITEMS_MAX  (64u << 20) /* of a thread, of times */
-#define FILE_LIMIT (4ull << 30)
+#define TIME_MAX  (1ull << 60) /* ns; what is later is not a time */
+#define BYTES_MAX (1ull << 50)
+#define ITEMS_MAX (64u << 20) /* of a thread, of times */
+#define WAYS_MAX  (1u << 24)  /* of one exchange */
 
 /* The payload of a block. After anything wrong, `bad` is set and all that is read is 0. */
 struct cursor {
@@ -124,11 +121,19 @@ static bool read_program(struct rg_trace *trace, struct cursor *in)
         return false;
     trace->program = get_text(in);
     trace->pid = get(in, UINT32_MAX);
-    trace->server = get_text(in);
-    trace->transport = get_text(in);
-    trace->device = get_text(in);
     trace->optimisations_on = get(in, UINT64_MAX);
-    trace->timed = get(in, UINT64_MAX) & RG_TRACE_TIMED;
+    return true;
+}
+
+static bool read_server(struct rg_trace *trace, struct cursor *in)
+{
+    if (trace->n_servers == RG_SERVERS_MAX)
+        return false;
+    struct rg_trace_server *server = &trace->servers[trace->n_servers++];
+    server->name = get_text(in);
+    server->transport = get_text(in);
+    server->device = get_text(in);
+    server->timed = get(in, UINT64_MAX) & RG_TRACE_TIMED;
     return true;
 }
 
@@ -146,10 +151,19 @@ static struct rg_trace_thread *find_thread(struct rg_trace *trace, uint64_t numb
     return &threads[trace->n_threads++];
 }
 
+static void read_exchange(struct cursor *in, struct rg_trace_item *item)
+{
+    item->seq = get(in, UINT64_MAX);
+    item->sent = get(in, BYTES_MAX);
+    item->received = get(in, BYTES_MAX);
+    item->code = (uint32_t)get(in, WAYS_MAX);
+    item->size = (uint32_t)get(in, WAYS_MAX);
+}
+
 static void read_item(const struct rg_trace *trace, struct cursor *in, struct rg_trace_item *item,
                       uint64_t *time, uint64_t *seq)
 {
-    *item = (struct rg_trace_item){.kind = (uint32_t)get(in, RG_TRACE_SAVED)};
+    *item = (struct rg_trace_item){.kind = (uint8_t)get(in, RG_TRACE_EXCHANGE)};
     item->start = *time = get_since(in, *time, TIME_MAX);
     uint64_t codes = 0;
     switch (item->kind) {
@@ -159,16 +173,21 @@ static void read_item(const struct rg_trace *trace, struct cursor *in, struct rg
         codes = item->kind == RG_TRACE_CALL ? trace->functions.n + 1 : 1u << 20; /* + 1: no call */
         break;
     case RG_TRACE_POST:
+        item->server = (uint8_t)get(in, RG_SERVERS_MAX - 1);
         item->seq = *seq = get_since(in, *seq, UINT64_MAX);
         codes = trace->operations.n;
         break;
     case RG_TRACE_POLL:
+        item->server = (uint8_t)get(in, RG_SERVERS_MAX - 1);
         item->duration = get(in, TIME_MAX);
         codes = 2;
         break;
     case RG_TRACE_SAVED:
         codes = trace->optimisations.n;
         break;
+    case RG_TRACE_EXCHANGE:
+        read_exchange(in, item);
+        return;
     default:
         in->bad = true;
     }
@@ -223,13 +242,14 @@ static void read_time(const struct rg_trace *trace, struct cursor *in, struct rg
 
 static bool read_times(struct rg_trace *trace, struct cursor *in)
 {
+    struct rg_trace_server *server = &trace->servers[get(in, RG_SERVERS_MAX - 1)];
     const uint64_t n = get(in, left(in) / 9); /* a record has so many bytes at least */
     if (in->bad ||
-        !grow((void **)&trace->times, trace->n_times, &trace->times_capacity, n, sizeof *trace->times))
+        !grow((void **)&server->times, server->n_times, &server->times_capacity, n, sizeof *server->times))
         return false;
     struct rg_time before = {0};
     for (uint64_t i = 0; i < n && !in->bad; i++) {
-        struct rg_time *time = &trace->times[trace->n_times++];
+        struct rg_time *time = &server->times[server->n_times++];
         read_time(trace, in, time, &before);
         before = *time;
     }
@@ -247,7 +267,20 @@ static bool read_end(struct rg_trace *trace, struct cursor *in)
     trace->received = get(in, BYTES_MAX);
     trace->round_trips = get(in, UINT64_MAX);
     trace->repeated = get(in, BYTES_MAX);
-    return events == trace->events && times == trace->n_times;
+    uint64_t n_times = 0;
+    for (size_t i = 0; i < RG_SERVERS_MAX; i++)
+        n_times += trace->servers[i].n_times;
+    return events == trace->events && times == n_times;
+}
+
+/* What threads did is of servers that the file names. */
+static bool servers_are_known(const struct rg_trace *trace)
+{
+    for (size_t i = 0; i < trace->n_threads; i++)
+        for (size_t j = 0; j < trace->threads[i].n; j++)
+            if (trace->threads[i].items[j].server >= trace->n_servers)
+                return false;
+    return trace->n_servers > 0;
 }
 
 /* --- the file ------------------------------------------------------------------------------------------- */
@@ -263,8 +296,8 @@ static enum rg_status read_block(struct rg_trace *trace, const unsigned char **a
                                  bool *end, char *why, size_t why_size)
 {
     static bool (*const readers[])(struct rg_trace *, struct cursor *) = {
-        [RG_TRACE_NAMES] = read_names, [RG_TRACE_PROGRAM] = read_program, [RG_TRACE_THREAD] = read_thread,
-        [RG_TRACE_TIMES] = read_times, [RG_TRACE_END] = read_end,
+        [RG_TRACE_NAMES] = read_names,   [RG_TRACE_PROGRAM] = read_program, [RG_TRACE_SERVER] = read_server,
+        [RG_TRACE_THREAD] = read_thread, [RG_TRACE_TIMES] = read_times,     [RG_TRACE_END] = read_end,
     };
     struct rg_trace_block block;
     if ((size_t)(limit - *at) < sizeof block)
@@ -314,38 +347,13 @@ enum rg_status rg_trace_parse(const void *data, size_t size, struct rg_trace *tr
         return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is damaged (there is something behind its end)");
     if (!trace->program || !trace->n_threads)
         return RG_FAILED(RG_ERR_INVALID, why, why_size, "the program that was recorded has not used the GPU");
-    qsort(trace->times, trace->n_times, sizeof *trace->times, by_seq);
+    if (!servers_are_known(trace))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is damaged (it does not name its servers)");
+    for (size_t i = 0; i < trace->n_servers; i++)
+        if (trace->servers[i].n_times)
+            qsort(trace->servers[i].times, trace->servers[i].n_times, sizeof *trace->servers[i].times,
+                  by_seq);
     return RG_OK;
-}
-
-enum rg_status rg_trace_read(const char *path, struct rg_trace *trace, char *why, size_t why_size)
-{
-    *trace = (struct rg_trace){0};
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it cannot be read: %s", strerror(errno));
-    RG_CLEANUP_FREE unsigned char *data = NULL;
-    size_t size = 0, capacity = 0;
-    enum rg_status status = RG_OK;
-    for (;;) {
-        if (size == capacity) {
-            capacity = capacity ? capacity * 2 : 1u << 20;
-            unsigned char *grown = capacity <= FILE_LIMIT ? realloc(data, capacity) : NULL;
-            if (!grown) {
-                status = RG_FAILED(RG_ERR_INVALID, why, why_size, "it is too large");
-                break;
-            }
-            data = grown;
-        }
-        const size_t n = fread(data + size, 1, capacity - size, file);
-        size += n;
-        if (n == 0)
-            break;
-    }
-    if (status == RG_OK && ferror(file))
-        status = RG_FAILED(RG_ERR_INVALID, why, why_size, "it cannot be read: %s", strerror(errno));
-    fclose(file);
-    return status == RG_OK ? rg_trace_parse(data, size, trace, why, why_size) : status;
 }
 
 static void free_list(struct rg_trace_list *list)
@@ -365,12 +373,14 @@ void rg_trace_free(struct rg_trace *trace)
     free_list(&trace->operations);
     free_list(&trace->optimisations);
     free(trace->program);
-    free(trace->server);
-    free(trace->transport);
-    free(trace->device);
+    for (size_t i = 0; i < RG_SERVERS_MAX; i++) {
+        free(trace->servers[i].name);
+        free(trace->servers[i].transport);
+        free(trace->servers[i].device);
+        free(trace->servers[i].times);
+    }
     for (size_t i = 0; i < trace->n_threads; i++)
         free(trace->threads[i].items);
     free(trace->threads);
-    free(trace->times);
     *trace = (struct rg_trace){0};
 }

@@ -8,6 +8,7 @@
 #define RG_CLIENT_PREDICT_TRACE_H
 
 #include "client/profile/trace_format.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 #include "proto/times.h"
 
@@ -16,10 +17,11 @@
 
 struct rg_trace_item {
     uint64_t start, duration; /* ns since the trace began */
-    uint32_t kind;            /* enum rg_trace_event */
-    uint32_t code; /* function, round trips, operation, whether it is done, optimisation: by kind */
-    uint32_t size; /* POST: bytes of the record; POLL: 1 for an event */
-    uint64_t seq;  /* POST; POLL: the handle */
+    uint8_t kind;             /* enum rg_trace_event */
+    uint8_t server;           /* POST, POLL */
+    uint32_t code; /* function, round trips, operation, whether it is done, optimisation, ways: by kind */
+    uint32_t size; /* POST: bytes of the record; POLL: 1 for an event; EXCHANGE: turns */
+    uint64_t seq;  /* POST; POLL: the handle; EXCHANGE: the key */
     uint64_t sent, received;
 };
 
@@ -34,15 +36,21 @@ struct rg_trace_list {
     size_t n;
 };
 
-struct rg_trace {
-    struct rg_trace_list functions, operations, optimisations;
-    char *program, *server, *transport, *device;
-    uint64_t pid, optimisations_on;
-    bool timed; /* the server has measured its part */
-    struct rg_trace_thread *threads;
-    size_t n_threads;
+struct rg_trace_server {
+    char *name, *transport, *device;
+    bool timed;            /* it has measured its part */
     struct rg_time *times; /* by sequence number */
     size_t n_times, times_capacity;
+};
+
+struct rg_trace {
+    struct rg_trace_list functions, operations, optimisations;
+    char *program;
+    uint64_t pid, optimisations_on;
+    struct rg_trace_server servers[RG_SERVERS_MAX]; /* one at least */
+    size_t n_servers;
+    struct rg_trace_thread *threads;
+    size_t n_threads;
     uint64_t events, events_dropped, times_dropped;
     uint64_t elapsed; /* ns, from the begin of the trace to the end of the process */
     uint64_t sent, received, round_trips;

@@ -29,6 +29,7 @@ static const struct rg_probe trace_probe = {
     .waited = rg_profile_count_wait,
     .saved = rg_profile_count_saved,
     .polled = rg_profile_count_polled,
+    .exchanged = rg_profile_count_exchange,
     .sessions_begun = rg_trace_writer_sessions,
     .times_notice = rg_times_notice,
 };

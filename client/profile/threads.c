@@ -130,7 +130,8 @@ static struct rg_profile_chunk *chunk_of(struct thread *thread)
     return thread->chunk = chunk;
 }
 
-static void add_event(struct thread *thread, struct rg_profile_event event)
+/* Its bytes are its own. */
+static void keep_event(struct thread *thread, const struct rg_profile_event *event)
 {
     if (thread->poll.start)
         end_poll(thread);
@@ -140,11 +141,17 @@ static void add_event(struct thread *thread, struct rg_profile_event event)
         return;
     }
     unsigned n = atomic_load_explicit(&chunk->n, memory_order_relaxed);
+    chunk->events[n] = *event;
+    atomic_store_explicit(&chunk->n, n + 1, memory_order_release);
+}
+
+/* Its bytes are those since the one before. */
+static void add_event(struct thread *thread, struct rg_profile_event event)
+{
     event.sent = thread->sent;
     event.received = thread->received;
     thread->sent = thread->received = 0;
-    chunk->events[n] = event;
-    atomic_store_explicit(&chunk->n, n + 1, memory_order_release);
+    keep_event(thread, &event);
 }
 
 /* Its event is due: something else happens, or what was polled for is done. */
@@ -156,7 +163,7 @@ static void end_poll(struct thread *thread)
 }
 
 /* Queries in a row are one event: a program that spins on one would fill any trace. */
-void rg_profile_count_polled(uint64_t handle, bool of_event, bool done)
+void rg_profile_count_polled(unsigned session, uint64_t handle, bool of_event, bool done)
 {
     struct thread *thread = this_thread();
     if (!thread)
@@ -165,8 +172,8 @@ void rg_profile_count_polled(uint64_t handle, bool of_event, bool done)
     if (thread->poll.start && (thread->poll.seq != handle || thread->poll.api != of_event))
         end_poll(thread);
     if (!thread->poll.start)
-        thread->poll =
-            (struct rg_profile_event){.start = now, .api = of_event, .kind = RG_PROFILE_POLL, .seq = handle};
+        thread->poll = (struct rg_profile_event){
+            .start = now, .api = of_event, .kind = RG_PROFILE_POLL, .session = session, .seq = handle};
     thread->poll.end = now;
     thread->poll.round_trips = done;
     thread->polled = true;
@@ -225,16 +232,32 @@ void rg_profile_count_bytes(uint64_t sent, uint64_t received)
     thread->received += received;
 }
 
-void rg_profile_count_record(unsigned op, uint64_t seq, uint32_t size)
+void rg_profile_count_record(unsigned session, unsigned op, uint64_t seq, uint32_t size)
 {
     struct thread *thread = this_thread();
     if (!thread)
         return;
     add(&thread->rows[thread->api].sent, size);
     if (tracing)
-        add_event(thread,
-                  (struct rg_profile_event){
-                      .start = rg_now_ns(), .api = op, .kind = RG_PROFILE_POST, .size = size, .seq = seq});
+        add_event(thread, (struct rg_profile_event){.start = rg_now_ns(),
+                                                    .api = op,
+                                                    .kind = RG_PROFILE_POST,
+                                                    .session = session,
+                                                    .size = size,
+                                                    .seq = seq});
+}
+
+void rg_profile_count_exchange(const struct rg_probe_exchange *exchange)
+{
+    struct thread *thread = this_thread();
+    if (thread)
+        keep_event(thread, &(struct rg_profile_event){.start = rg_now_ns(),
+                                                      .kind = RG_PROFILE_EXCHANGE,
+                                                      .round_trips = exchange->ways,
+                                                      .size = exchange->turns,
+                                                      .seq = exchange->key,
+                                                      .sent = exchange->sent,
+                                                      .received = exchange->received});
 }
 
 void rg_profile_count_saved(unsigned optimisation)

@@ -6,6 +6,7 @@
 #ifndef RG_CLIENT_PROFILE_THREADS_H
 #define RG_CLIENT_PROFILE_THREADS_H
 
+#include "client/core/probe.h"
 #include "client/profile/profile.h"
 
 #include <stdatomic.h>
@@ -37,6 +38,8 @@ enum rg_profile_kind {
      * 0 for a stream; seq: its handle */
     RG_PROFILE_POLL,
     RG_PROFILE_SAVED, /* an optimisation made a round trip unnecessary; api: which (client/core/optimisations.h) */
+    /* what the thread's last record is about goes between servers; seq: its key, round_trips: ways, size: turns */
+    RG_PROFILE_EXCHANGE,
 };
 
 struct rg_profile_event {
@@ -45,10 +48,11 @@ struct rg_profile_event {
     uint32_t round_trips;
     enum rg_profile_kind kind;
     /* what follows is for a trace */
-    uint32_t size; /* POST: bytes of the record */
-    uint64_t seq;  /* POST */
+    uint32_t session; /* POST, POLL */
+    uint32_t size;    /* POST: bytes of the record */
+    uint64_t seq;     /* POST */
     /* bytes since this thread's event before. POST: that the worker will fetch or send later; WAIT: bulk data
-     * that was sent, the reply that came */
+     * that was sent, the reply that came; EXCHANGE: its own */
     uint64_t sent, received;
 };
 
@@ -66,10 +70,11 @@ bool rg_profile_threads_start(int64_t max_events, bool trace);
 
 /* The probe's functions (client/core/probe.h). */
 void rg_profile_count_bytes(uint64_t sent, uint64_t received);
-void rg_profile_count_record(unsigned op, uint64_t seq, uint32_t size);
+void rg_profile_count_record(unsigned session, unsigned op, uint64_t seq, uint32_t size);
 void rg_profile_count_wait(uint64_t since, unsigned round_trips);
 void rg_profile_count_saved(unsigned optimisation);
-void rg_profile_count_polled(uint64_t handle, bool of_event, bool done);
+void rg_profile_count_polled(unsigned session, uint64_t handle, bool of_event, bool done);
+void rg_profile_count_exchange(const struct rg_probe_exchange *exchange);
 
 /** Adds up the rows of all threads; RG_PROFILE_OWN included. */
 void rg_profile_add_up(struct rg_profile_sum rows[RG_API_COUNT + 1]);

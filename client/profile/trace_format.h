@@ -9,18 +9,20 @@
  * time before, or 0 at its start.
  *
  *   NAMES    u kind (enum rg_trace_names), u n, n texts; for FUNCTIONS each followed by the text of its class
- *   PROGRAM  text program, u pid, text server, text transport, text device kind, u bits of the optimisations
- *   that are on,
- *            u flags (enum rg_trace_program_flags)
+ *   PROGRAM  text program, u pid, u bits of the optimisations that are on
+ *   SERVER   text server, text transport, text device kind, u flags (enum rg_trace_server_flags): of a session; the
+ *            first block is that of session 0, and so on
  *   THREAD   u thread, u n, n events: u kind, s start since the event before,
  *              CALL   u duration, u function, u sent, u received
  *              WAIT   u duration, u round trips, u sent, u received
- *              POST   s sequence number since the POST before, u operation, u size, u sent, u received
- *              POLL   u duration, u 1 if it ended with what was asked for being done, u 1 for an event, u
- *              handle
+ *              POST   u session, s sequence number since the POST before, u operation, u size, u sent, u received
+ *              POLL   u session, u duration, u 1 if it ended with what was asked for being done, u 1 for an event,
+ *                     u handle
  *              SAVED  u optimisation
- *   TIMES    u n, n records of the worker (proto/times.h): s sequence number since the one before, u
- *   operation, u flags,
+ *              EXCHANGE  what the record before says servers have to exchange (struct rg_probe_exchange): u key,
+ *                     u sent, u received, u ways, u turns
+ *   TIMES    u session, u n, n records of its worker (proto/times.h): s sequence number since the one before,
+ *            u operation, u flags,
  *            s result, s begin since the one before, u served since begin, u reply since begin + 1 or 0,
  *            u sent since reply (if there is one), s end since begin (with RG_TIME_END), u stream xor the one
  *            before,
@@ -36,7 +38,7 @@
 #include <stdint.h>
 
 #define RG_TRACE_MAGIC   "RGTRACE\n"
-#define RG_TRACE_VERSION 3
+#define RG_TRACE_VERSION 4
 
 struct rg_trace_head {
     char magic[8];
@@ -45,7 +47,14 @@ struct rg_trace_head {
 };
 static_assert(sizeof(struct rg_trace_head) == 16, "file layout");
 
-enum rg_trace_type { RG_TRACE_NAMES = 1, RG_TRACE_PROGRAM, RG_TRACE_THREAD, RG_TRACE_TIMES, RG_TRACE_END };
+enum rg_trace_type {
+    RG_TRACE_NAMES = 1,
+    RG_TRACE_PROGRAM,
+    RG_TRACE_SERVER,
+    RG_TRACE_THREAD,
+    RG_TRACE_TIMES,
+    RG_TRACE_END
+};
 
 struct rg_trace_block {
     uint32_t type; /* enum rg_trace_type */
@@ -55,10 +64,17 @@ struct rg_trace_block {
 static_assert(sizeof(struct rg_trace_block) == 16, "file layout");
 
 enum rg_trace_names { RG_TRACE_FUNCTIONS = 1, RG_TRACE_OPERATIONS, RG_TRACE_OPTIMISATIONS };
-enum rg_trace_program_flags {
+enum rg_trace_server_flags {
     RG_TRACE_TIMED = 1, /* the server measures its records */
 };
-enum rg_trace_event { RG_TRACE_CALL = 1, RG_TRACE_WAIT, RG_TRACE_POST, RG_TRACE_POLL, RG_TRACE_SAVED };
+enum rg_trace_event {
+    RG_TRACE_CALL = 1,
+    RG_TRACE_WAIT,
+    RG_TRACE_POST,
+    RG_TRACE_POLL,
+    RG_TRACE_SAVED,
+    RG_TRACE_EXCHANGE
+};
 
 /* Limits that a reader holds a file to. */
 #define RG_TRACE_BLOCK_MAX (64u << 20)

@@ -42,8 +42,9 @@ static char path[PATH_MAX];
 static int fd = -1;
 static bool over, failed;
 static struct bytes payload;
-static uint64_t n_events, n_times, times_dropped;
+static uint64_t n_events, n_times, times_dropped[RG_SERVERS_MAX];
 static uint64_t posted, fetched_at; /* records so far, and when times were fetched */
+static unsigned n_told;             /* sessions that the file has been told of */
 
 /* --- the file ------------------------------------------------------------------------------------------- */
 
@@ -112,11 +113,10 @@ static void end_block(enum rg_trace_type type)
 
 static void put_event(const struct rg_profile_event *event, uint64_t *time, uint64_t *seq)
 {
-    static const unsigned char kinds[] = {[RG_PROFILE_CALL] = RG_TRACE_CALL,
-                                          [RG_PROFILE_WAIT] = RG_TRACE_WAIT,
-                                          [RG_PROFILE_POST] = RG_TRACE_POST,
-                                          [RG_PROFILE_POLL] = RG_TRACE_POLL,
-                                          [RG_PROFILE_SAVED] = RG_TRACE_SAVED};
+    static const unsigned char kinds[] = {
+        [RG_PROFILE_CALL] = RG_TRACE_CALL,   [RG_PROFILE_WAIT] = RG_TRACE_WAIT,
+        [RG_PROFILE_POST] = RG_TRACE_POST,   [RG_PROFILE_POLL] = RG_TRACE_POLL,
+        [RG_PROFILE_SAVED] = RG_TRACE_SAVED, [RG_PROFILE_EXCHANGE] = RG_TRACE_EXCHANGE};
     const uint64_t start = event->start - rg_profile_started();
     put(kinds[event->kind]);
     put_since(start, *time);
@@ -130,6 +130,7 @@ static void put_event(const struct rg_profile_event *event, uint64_t *time, uint
         put(event->received);
         return;
     case RG_PROFILE_POST:
+        put(event->session);
         put_since(event->seq, *seq);
         *seq = event->seq;
         put(event->api);
@@ -139,6 +140,7 @@ static void put_event(const struct rg_profile_event *event, uint64_t *time, uint
         posted++;
         return;
     case RG_PROFILE_POLL:
+        put(event->session);
         put(event->end - event->start);
         put(event->round_trips);
         put(event->api);
@@ -146,6 +148,13 @@ static void put_event(const struct rg_profile_event *event, uint64_t *time, uint
         return;
     case RG_PROFILE_SAVED:
         put(event->api);
+        return;
+    case RG_PROFILE_EXCHANGE:
+        put(event->seq);
+        put(event->sent);
+        put(event->received);
+        put(event->round_trips);
+        put(event->size);
         return;
     }
 }
@@ -217,10 +226,13 @@ static void take_times(struct rg_session *session, bool all)
     uint64_t more = 1;
     const bool same = session->op_numbers[RG_OP_COUNT - 1] == RG_OP_COUNT - 1;
     while (times && more) {
-        const int n = rg_times_fetch(session, all, times, &more, &times_dropped);
+        uint64_t dropped = 0;
+        const int n = rg_times_fetch(session, all, times, &more, &dropped);
         if (n < 0)
             break;
         struct rg_time before = {0};
+        times_dropped[session->number] = dropped;
+        put(session->number);
         put((uint64_t)n);
         for (int i = 0; i < n; i++) {
             if (!same)
@@ -236,6 +248,18 @@ static void take_times(struct rg_session *session, bool all)
     if (!times || more)
         rg_info("the trace %s lacks times of the server", path);
     free(times);
+}
+
+static void take_all_times(bool all)
+{
+    for (unsigned i = 0; i < n_told; i++) {
+        struct rg_session *session = &rg_sessions[i];
+        if (!timed(session) || !rg_session_lives(session))
+            continue;
+        if (all)
+            rg_queue_flush(session);
+        take_times(session, all);
+    }
 }
 
 /* --- beginning and end ---------------------------------------------------------------------------------- */
@@ -261,9 +285,9 @@ static void *writer_main(void *unused)
         const bool end = over || failed;
         if (!end) {
             take_events();
-            if (posted - fetched_at > FETCH_AFTER && rg_n_sessions == 1 && timed(&rg_sessions[0])) {
+            if (posted - fetched_at > FETCH_AFTER) {
                 fetched_at = posted;
-                take_times(&rg_sessions[0], false);
+                take_all_times(false);
             }
         }
         pthread_mutex_unlock(&lock);
@@ -295,27 +319,35 @@ bool rg_trace_writer_start(const char *wanted)
     return true;
 }
 
-void rg_trace_writer_sessions(void)
+static void write_program(void)
 {
-    RG_SCOPED_LOCK(&lock);
-    const struct rg_session *session = &rg_sessions[0];
-    if (rg_n_sessions > 1)
-        fail("a program that uses several servers cannot be recorded");
-    else if (!timed(session))
-        rg_warn("the server %s is too old to measure its part: predictions from the trace %s will take all "
-                "waiting for the device's work",
-                session->server, path);
     uint64_t on = 0;
     for (int i = 0; i < RG_OPT_COUNT; i++)
         on |= (uint64_t)rg_optimise[i] << i;
     put_text(program_invocation_short_name);
     put((uint64_t)getpid());
-    put_text(session->server);
-    put_text(rg_conn_transport(session->conn));
-    put_text(session->hello.driver.kind);
     put(on);
-    put(timed(session) ? RG_TRACE_TIMED : 0);
     end_block(RG_TRACE_PROGRAM);
+}
+
+void rg_trace_writer_sessions(void)
+{
+    RG_SCOPED_LOCK(&lock);
+    if (!n_told)
+        write_program();
+    for (; n_told < rg_n_sessions; n_told++) {
+        const struct rg_session *session = &rg_sessions[n_told];
+        if (!timed(session))
+            rg_warn(
+                "the server %s is too old to measure its part: predictions from the trace %s will take all "
+                "waiting for the device's work",
+                session->server, path);
+        put_text(session->server);
+        put_text(rg_conn_transport(session->conn));
+        put_text(session->hello.driver.kind);
+        put(timed(session) ? RG_TRACE_TIMED : 0);
+        end_block(RG_TRACE_SERVER);
+    }
 }
 
 void rg_trace_writer_finish(void)
@@ -324,24 +356,22 @@ void rg_trace_writer_finish(void)
     if (over || failed)
         return;
     over = true;
-    struct rg_session *session = &rg_sessions[0];
     const uint64_t elapsed = rg_now_ns() - rg_profile_started();
-    uint64_t sent = 0, received = 0, round_trips = 0, repeated = 0;
-    if (rg_n_sessions == 1) {
-        sent = session->stats.sent_bytes;
-        received = session->stats.received_bytes;
-        round_trips = session->stats.round_trips;
-        repeated = session->stats.repeated_bytes;
-        if (timed(session) && rg_session_lives(session)) {
-            rg_queue_flush(session);
-            take_times(session, true);
-        }
+    uint64_t sent = 0, received = 0, round_trips = 0, repeated = 0, all_dropped = 0;
+    for (unsigned i = 0; i < n_told; i++) {
+        sent += rg_sessions[i].stats.sent_bytes;
+        received += rg_sessions[i].stats.received_bytes;
+        round_trips += rg_sessions[i].stats.round_trips;
+        repeated += rg_sessions[i].stats.repeated_bytes;
     }
+    take_all_times(true);
+    for (unsigned i = 0; i < n_told; i++)
+        all_dropped += times_dropped[i];
     take_events();
     put(n_events);
     put(rg_profile_dropped());
     put(n_times);
-    put(times_dropped);
+    put(all_dropped);
     put(elapsed);
     put(sent);
     put(received);

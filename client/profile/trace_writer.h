@@ -13,10 +13,7 @@
 
 /** Creates the file, as rg_profile_report_start does; false: it was said why not. */
 bool rg_trace_writer_start(const char *path);
-/**
- * The sessions have begun: says if their worker measures nothing, or if there are several, which no trace can
- * tell.
- */
+/** Sessions have begun, which the file is told of: the program's, and later further ones. Says if a worker measures nothing. */
 void rg_trace_writer_sessions(void);
 /** Fetches the last times and ends the file. */
 void rg_trace_writer_finish(void);

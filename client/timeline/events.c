@@ -184,7 +184,7 @@ CUresult rg_timeline_query_event(CUevent handle)
     atomic_store_explicit(&event->timeline.queried, true, memory_order_relaxed);
     for (int attempt = 0; attempt < 2; attempt++) {
         if (is_done(event)) {
-            rg_probe_polled((uint64_t)handle, true, true);
+            rg_probe_polled(context->session->number, (uint64_t)handle, true, true);
             return rg_timeline_found_done(context->session);
         }
         if (!rg_subscription_pending(context->session, &event->timeline.subscriber))
@@ -192,7 +192,7 @@ CUresult rg_timeline_query_event(CUevent handle)
         if (attempt == 0)
             rg_receiver_poll(context->session);
     }
-    rg_probe_polled((uint64_t)handle, true, false);
+    rg_probe_polled(context->session->number, (uint64_t)handle, true, false);
     const CUresult ended = atomic_load(&context->session->ended);
     return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
 }

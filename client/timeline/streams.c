@@ -236,12 +236,13 @@ static CUresult ask_stream(struct rg_context *context, uint64_t handle, struct r
 }
 
 /* For a trace; streams have the names that the worker gives them there. */
-static void polled_stream(CUstream stream, bool done)
+static void polled_stream(const struct rg_session *session, CUstream stream, bool done)
 {
     if (!RG_PROBED(polled))
         return;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    rg_probe_polled(own ? RG_TIME_THREAD_STREAM | rg_thread_current()->number : (uint64_t)stream, false,
+    rg_probe_polled(session->number,
+                    own ? RG_TIME_THREAD_STREAM | rg_thread_current()->number : (uint64_t)stream, false,
                     done);
 }
 
@@ -256,7 +257,7 @@ CUresult rg_timeline_query_stream(CUstream stream)
         return own ? rg_op_cuStreamQuery(stream) : rg_op_rgDefaultStreamAsk(stream, 0);
     for (int attempt = 0; attempt < 2; attempt++) {
         if (stream_is_idle(context, stream, timeline)) {
-            polled_stream(stream, true);
+            polled_stream(context->session, stream, true);
             return rg_timeline_found_done(context->session);
         }
         if (!rg_subscription_pending(context->session, &timeline->subscriber))
@@ -264,7 +265,7 @@ CUresult rg_timeline_query_stream(CUstream stream)
         if (attempt == 0)
             rg_receiver_poll(context->session);
     }
-    polled_stream(stream, false);
+    polled_stream(context->session, stream, false);
     const CUresult ended = atomic_load(&context->session->ended);
     return ended != CUDA_SUCCESS ? ended : CUDA_ERROR_NOT_READY;
 }

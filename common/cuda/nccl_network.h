@@ -18,6 +18,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* What is known of how a call goes: */
+#define RG_NCCL_PART          ((size_t)512 << 10) /* bytes of a buffer that go at once */
+#define RG_NCCL_PARTS_AT_ONCE 5                   /* parts of a single call that are under way at once */
+#define RG_NCCL_SMALL         4096 /* bytes of a rank that go with the word that it is there, where all need them */
+
 #define RG_NCCL_PLACE_BYTES 104
 #define RG_NCCL_ID_MAGIC    "softNCCL" /* 8 bytes, without the zero */
 

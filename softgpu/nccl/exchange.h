@@ -23,9 +23,9 @@
 #include "softgpu/nccl/buffer.h"
 #include "softgpu/nccl/clique.h"
 
-#define SG_NCCL_PART ((size_t)512 << 10) /* bytes of a buffer that go at once: a part of a call */
-#define SG_NCCL_BEHIND                                                                                       \
-    4 /* parts of a call that are given, or reduced, before the first is reduced, or taken */
+#define SG_NCCL_PART RG_NCCL_PART /* bytes of a buffer that go at once: a part of a call */
+/* parts of a call that are given, or reduced, before the first is reduced, or taken */
+#define SG_NCCL_BEHIND (RG_NCCL_PARTS_AT_ONCE - 1)
 #define SG_NCCL_WINDOW (2 * SG_NCCL_BEHIND + 1) /* so many later, a part's steps are all in the stream */
 #define SG_NCCL_SHARED ((size_t)64 << 10)       /* bytes of memory from which on another part takes it over */
 

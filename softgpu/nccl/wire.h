@@ -20,8 +20,8 @@
 #include "common/cuda/nccl_network.h"
 
 #define SG_NCCL_RANKS_MAX 64
-#define SG_NCCL_WHY       512  /* bytes of a sentence */
-#define SG_NCCL_SMALL     4096 /* bytes that a rank gives, which go with SG_WIRE_COME */
+#define SG_NCCL_WHY       512           /* bytes of a sentence */
+#define SG_NCCL_SMALL     RG_NCCL_SMALL /* bytes that a rank gives, which go with SG_WIRE_COME */
 
 enum sg_wire_type {
     SG_WIRE_HELLO = 1,

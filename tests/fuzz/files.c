@@ -153,5 +153,10 @@ void fuzz_seeds(void)
     fuzz_seed("trace-file", seed, built.size + 1);
     seed[0] = 2 + RIGHT;
     fuzz_seed("trace", seed, built.size + 1);
+    built.size = 0;
+    build_servers(&built, 2, A_COPY, 1000, 64);
+    CHECK(built.size < sizeof seed);
+    memcpy(seed + 1, built.data, built.size);
+    fuzz_seed("trace-servers", seed, built.size + 1);
     free_built(&built);
 }

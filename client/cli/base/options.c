@@ -204,6 +204,10 @@ const struct rg_option rg_cli_options[] = {
         .argument = "TIME", .commands = RG_CLI_PREDICT, .not_in_file = true),
     OPTION("bandwidth", TEXT, bandwidth, "the network's bandwidth each way, like 25Gb (default: no limit)",
            .argument = "RATE", .commands = RG_CLI_PREDICT, .not_in_file = true),
+    OPTION("server-link", TEXT, server_link,
+           "a slower link between the program's servers, like oneway=100us,bandwidth=10Gb, added to the "
+           "recorded one",
+           .argument = "LINK", .commands = RG_CLI_PREDICT, .not_in_file = true),
     OPTION("grid", FLAG, grid, "also show the slow-down for many round-trip times and bandwidths",
            .commands = RG_CLI_PREDICT, .not_in_file = true),
     OPTION("svg", TEXT, svg, "write a picture (SVG) of the slow-down to FILE", .argument = "FILE",

@@ -80,6 +80,7 @@ struct rg_cli_settings {
     int64_t runs;
     char *link;            /* of compare: another network, as the filter delay is told */
     char *rtt, *bandwidth; /* of predict */
+    char *server_link;     /* of predict: the link between servers, as `link` */
     bool grid;
     char *svg;                         /* file */
     char *root;                        /* of doctor: a recorded tree instead of this machine */

@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
+import network  # noqa: E402
 from trial import Failure, Server, run_case, run_program, wait_until  # noqa: E402
 
 PROGRAMS = ("chatty", "pageable", "threads", "events", "modules", "training")
@@ -209,6 +210,33 @@ def case_forks(trial):
             expect(first(trial.predict(path))["round_trips"] > 0, "an empty trace")
 
 
+def case_servers(trial):
+    """A program of two servers: what these exchange is recorded, and a slower link between them costs what its bytes take there."""
+    program = os.path.join(trial.build.folder, "bench", "predict_servers")
+    path = os.path.join(trial.folder, "servers.rgt")
+    with Server(trial.build, tcp=True) as one, Server(trial.build, tcp=True) as other:
+        for name, exchanges, sent in (("halo", 30 * 4, 30 * 2 * (2 << 20)), ("data_parallel", 40 * 2, 40 * 2 * (4 << 20))):
+            result = trial.build.run_remote([program, name], "%s,%s" % (one.address, other.address), ["--record=" + path])
+            expect(result.status == 0 and "cannot be recorded" not in result.errors, "%s failed" % name, result)
+            answer = trial.predict(path)
+            recorded = answer["recorded"]
+            expect(recorded["exchanges"] >= exchanges and recorded["bytes_between_servers"] == sent,
+                   "%s: %d exchanges of %d bytes" % (name, recorded["exchanges"], recorded["bytes_between_servers"]), result)
+            expect(abs(recorded["simulated_seconds"] / recorded["seconds"] - 1) < 0.25,
+                   "%s: recorded in %g s, simulated %g s" % (name, recorded["seconds"], recorded["simulated_seconds"]), result)
+            slow = first(trial.predict(path, "--server-link", "bandwidth=100Mb"))["seconds"]
+            # each server sends half of it, at 12.5 MB/s
+            expect(slow > sent / 2 / 12.5e6, "%s: %g s over 100 Mb/s" % (name, slow))
+            expect(slow < sent / 2 / 12.5e6 + recorded["seconds"] * 1.1, "%s: %g s over 100 Mb/s" % (name, slow))
+            far = first(trial.predict(path, "--server-link", "oneway=10ms"))["seconds"]
+            expect(far > recorded["simulated_seconds"] + 0.2, "%s: %g s over 10 ms" % (name, far))
+            os.unlink(path)
+    path, _ = trial.record("chatty")
+    result = run_program([trial.build.command, "predict", path, "--server-link", "bandwidth=1Gb"])
+    expect(result.status == 0 and "--server-link changes nothing" in result.errors, "nothing is said of a link that nothing uses", result)
+    expect("oneway" in trial.refused(path, "--server-link=twoway=1ms"), "a link of nonsense")
+
+
 def case_bench(trial):
     """bench/predict works."""
     table = os.path.join(trial.folder, "table.json")
@@ -216,8 +244,10 @@ def case_bench(trial):
                          timeout=250)
     expect(result.status == 0, "bench/predict failed", result)
     with open(table) as file:
-        programs = json.load(file)["programs"]
+        table = json.load(file)
+    programs, servers = table["programs"], table["servers"]
     expect(len(programs) == 2 and all(len(program["points"]) == 2 for program in programs), "the table: %s" % programs)
+    expect(bool(network.why_not()) or (len(servers) == 1 and len(servers[0]["points"]) == 2), "the table of two servers: %s" % servers)
 
 
 def prepare(build, stack):

@@ -22,9 +22,10 @@ Test(trace, is_read)
     cr_assert_str_eq(trace.program, "program");
     cr_assert_eq(trace.n_threads, 1);
     cr_assert_eq(trace.threads[0].number, 77);
-    cr_assert_eq(trace.n_times, 3 * 12);
+    cr_assert_eq(trace.n_servers, 1);
+    cr_assert_eq(trace.servers[0].n_times, 3 * 12);
     cr_assert_eq(trace.round_trips, 3);
-    cr_assert(trace.timed);
+    cr_assert(trace.servers[0].timed);
     size_t waits = 0;
     for (size_t i = 0; i < trace.threads[0].n; i++)
         waits += trace.threads[0].items[i].kind == RG_TRACE_WAIT && trace.threads[0].items[i].code == 1;
@@ -83,13 +84,63 @@ Test(trace, says_what_it_is_not)
     free_built(&built);
 }
 
+Test(trace, of_several_servers_is_read)
+{
+    struct built built = {0};
+    struct rg_trace trace;
+    char why[200];
+    size_t exchanges = 0;
+    build_servers(&built, 3, A_COPY, 50000, 12345);
+    cr_assert_eq(parse(&built, &trace, why), RG_OK, "%s", why);
+    cr_assert_eq(trace.n_servers, 2);
+    cr_assert_str_eq(trace.servers[1].name, "other:1");
+    cr_assert_eq(trace.servers[0].n_times, 3 * 4);
+    cr_assert_eq(trace.servers[1].n_times, 3 * 3);
+    for (size_t i = 0; i < trace.threads[0].n; i++) {
+        const struct rg_trace_item *item = &trace.threads[0].items[i];
+        exchanges += item->kind == RG_TRACE_EXCHANGE && item->seq && item->code == 2 &&
+                     item->sent + item->received == 12345;
+    }
+    cr_assert_eq(exchanges, 6);
+    rg_trace_free(&trace);
+    free_built(&built);
+}
+
+/* Records of a server that the file does not name. */
+Test(trace, without_its_servers_is_refused)
+{
+    struct built built = {0};
+    struct rg_trace trace;
+    char why[200];
+    begin_trace(&built, 0);
+    begin_block(&built, RG_TRACE_THREAD);
+    put_number(&built, 77);
+    put_number(&built, 0);
+    end_block(&built);
+    end_trace(&built, 0, 0, 1, 0);
+    cr_assert_neq(parse(&built, &trace, why), RG_OK);
+    cr_assert(strstr(why, "servers"), "%s", why);
+    rg_trace_free(&trace);
+    free_built(&built);
+}
+
+static void build_one(struct built *built)
+{
+    build_steps(built, 4, 6, 50000, 5000);
+}
+
+static void build_two(struct built *built)
+{
+    build_servers(built, 6, A_SUM, 50000, 5000);
+}
+
 /* Numbers that lie, with right checksums: refused, or a model that can be simulated to its end. */
-Test(trace, hostile_numbers_are_harmless, .timeout = 120)
+static void try_hostile_numbers(void (*build)(struct built *built))
 {
     struct built built = {0};
     uint64_t random = 12345;
     unsigned taken = 0;
-    build_steps(&built, 4, 6, 50000, 5000);
+    build(&built);
     unsigned char *original = malloc(built.size);
     memcpy(original, built.data, built.size);
     for (unsigned round = 0; round < 20000; round++) {
@@ -103,8 +154,11 @@ Test(trace, hostile_numbers_are_harmless, .timeout = 120)
         }
         mend_checksums(&built);
         if (parse(&built, &trace, why) == RG_OK) {
-            const struct rg_wire wire = {
-                .oneway_ns = 1000000, .bytes_per_second = 125000000, .buffer = 1 << 20};
+            const struct rg_wire wire = {.oneway_ns = 1000000,
+                                         .bytes_per_second = 125000000,
+                                         .buffer = 1 << 20,
+                                         .between_oneway_ns = 100000,
+                                         .between_bytes_per_second = 1000000};
             struct rg_outcome outcome;
             taken++;
             cr_assert_eq(rg_model_make(&trace, &model), RG_OK);
@@ -119,4 +173,14 @@ Test(trace, hostile_numbers_are_harmless, .timeout = 120)
     cr_assert_gt(taken, 1000, "only %u traces were read: this tests nothing", taken);
     free(original);
     free_built(&built);
+}
+
+Test(trace, hostile_numbers_are_harmless, .timeout = 120)
+{
+    try_hostile_numbers(build_one);
+}
+
+Test(trace, hostile_numbers_of_several_servers_are_harmless, .timeout = 120)
+{
+    try_hostile_numbers(build_two);
 }
