@@ -141,6 +141,7 @@ static bool start_frontend(struct rg_startup *startup)
     startup->told.has_tls = monitor->policy.identity != NULL;
     startup->told.gives = monitor->policy.identity && rg_identity_is_own(monitor->policy.identity);
     startup->told.uid = geteuid();
+    startup->told.unmapped = rg_who_unmapped();
     startup->told.sandbox = rg_sandboxes_mode(monitor->sandboxes);
     startup->told.measures = rg_sandboxes_measures(monitor->sandboxes);
     startup->told.n_listeners = startup->listeners.n;
@@ -166,6 +167,7 @@ static bool start_monitor(struct rg_startup *startup)
     struct rg_monitor *monitor = startup->monitor;
     monitor->policy.allow_unauthenticated = settings->allow_unauthenticated;
     monitor->policy.uid = geteuid();
+    monitor->policy.unmapped = rg_who_unmapped();
     for (uint32_t i = 0; i < startup->listeners.n; i++)
         rg_who_listens(&monitor->policy, rg_listener_fd(startup->listeners.items[i]));
     monitor->board = rg_board_create((uint32_t)settings->max_sessions, &monitor->board_fd);

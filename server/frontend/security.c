@@ -85,9 +85,15 @@ static enum rg_status secure_by_tls(struct rg_frontend *frontend, int fd, enum r
 static enum rg_status secure_by_kernel(const struct rg_frontend *frontend, uid_t uid, struct rg_secured *out)
 {
     const struct rg_monitor_settings *settings = &frontend->settings;
-    out->peer.proof = RG_PROOF_USER;
-    if (settings->allow_unauthenticated || uid == 0 || uid == settings->uid)
+    const bool known = !settings->unmapped || uid != settings->unmapped;
+    out->peer.proof = known ? RG_PROOF_USER : RG_PROOF_NONE;
+    if (settings->allow_unauthenticated || (known && (uid == 0 || uid == settings->uid)))
         return RG_OK;
+    if (!known)
+        return refuse(
+            out, "in this server's user namespace, as of a rootless container, your user has no number of "
+                 "its own, so who you are cannot be known; have the user mapped into it, or the server "
+                 "started with --allow-unauthenticated");
     return refuse(out, "this server's socket is for the user who started it; run your own, or have it "
                        "started with --allow-unauthenticated");
 }

@@ -44,6 +44,31 @@ void rg_who_user(uid_t uid, struct rg_who *out)
     name_user(uid, out->name, sizeof out->name);
 }
 
+/* Whether the user namespace has every user, as the first one does: a map of 2^32 - 1 numbers. */
+static bool has_all_users(void)
+{
+    unsigned long first, outside, n, all = 0;
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    while (map && fscanf(map, "%lu %lu %lu", &first, &outside, &n) == 3)
+        all += n;
+    if (map)
+        fclose(map);
+    return !map || all >= UINT32_MAX; /* no map: a kernel without such namespaces */
+}
+
+uid_t rg_who_unmapped(void)
+{
+    unsigned number = 65534;
+    if (has_all_users())
+        return 0;
+    FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
+    if (file && fscanf(file, "%u", &number) != 1)
+        number = 65534;
+    if (file)
+        fclose(file);
+    return number;
+}
+
 /* Its own name, which a connection has of the socket that took it. False: it is no unix socket, or has none. */
 static bool name_of(int socket, struct rg_who_socket *out)
 {
@@ -75,7 +100,7 @@ static bool came_by_ours(const struct rg_who_policy *policy, int connection)
     return false;
 }
 
-/* Whose process is at the other end of a unix socket. */
+/* Whose process is at the other end of a unix socket. False: that cannot be known. */
 static bool find_user(const struct rg_who_policy *policy, int connection, uid_t *uid)
 {
     struct ucred peer;
@@ -84,7 +109,7 @@ static bool find_user(const struct rg_who_policy *policy, int connection, uid_t 
         getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0)
         return false;
     *uid = peer.uid;
-    return true;
+    return !policy->unmapped || peer.uid != policy->unmapped;
 }
 
 static enum rg_status check_certificate(const struct rg_who_policy *policy, struct rg_who *who,

@@ -31,6 +31,7 @@ struct rg_who_policy {
     bool allow_unauthenticated;
     struct rg_identity_store *identity; /* NULL: nobody has a certificate */
     uid_t uid;                          /* of the server's user, who may come by unix sockets, as root may */
+    uid_t unmapped;                     /* rg_who_unmapped */
     unsigned n_sockets;
     struct rg_who_socket {
         struct sockaddr_un name;
@@ -40,6 +41,11 @@ struct rg_who_policy {
 
 /** A user of this machine, whom the kernel has named. */
 void rg_who_user(uid_t uid, struct rg_who *out);
+/**
+ * The user that the kernel names in place of all those whom this process's user namespace has not, as in a rootless container: it may be
+ * any number of users, and so proves nothing. 0: the namespace has every user. Asks /proc.
+ */
+uid_t rg_who_unmapped(void);
 /** Notes that it listens on a socket, of whatever kind: at most RG_LISTENERS_MAX of them. */
 void rg_who_listens(struct rg_who_policy *policy, int socket);
 

@@ -216,6 +216,7 @@ struct rg_monitor_settings {
     bool has_tls;      /* the second packet is RG_TELL_TLS */
     bool gives;        /* certificates, against tokens */
     uint32_t uid;      /* of the server's user */
+    uint32_t unmapped; /* which user stands for those who are not known by number; 0: none */
     uint32_t sandbox;  /* enum rg_sandbox_mode */
     uint32_t measures; /* of it, those that workers take */
     uint32_t drop_uid; /* which user the frontend becomes; 0: it stays who it is */

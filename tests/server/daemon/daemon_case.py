@@ -89,7 +89,7 @@ def built_with_thread_sanitizer():
 
 class Daemon:
     def __init__(self, *arguments, environment=None, listen=True, wait=True, worker=WORKER,
-                 driver=DRIVER, user=None, log_mode="w"):
+                 driver=DRIVER, user=None, log_mode="w", prefix=()):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpud-test-")
         more = {}
         if user is not None:
@@ -97,7 +97,7 @@ class Daemon:
             more = {"user": user, "group": user, "extra_groups": []}
         self.ready = os.path.join(self.folder.name, "ready")
         self.log_path = os.path.join(self.folder.name, "log")
-        command = [DAEMON, "--worker", worker, "--driver", driver, "--ready-file", self.ready,
+        command = [*prefix, DAEMON, "--worker", worker, "--driver", driver, "--ready-file", self.ready,
                    "--config", "/dev/null", "--log", "debug", "--warm-workers", "0", *arguments]
         if listen:
             command += ["--listen", "127.0.0.1:0"]
@@ -151,9 +151,9 @@ class Daemon:
 class Client:
     """A control client that stays, with its output by lines."""
 
-    def __init__(self, address, *words):
+    def __init__(self, address, *words, **options):
         self.process = subprocess.Popen([CLIENT, address, *words], env=ENVIRONMENT, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+                                        stdout=subprocess.PIPE, text=True, **options)
 
     def line(self, seconds=10):
         ready, _, _ = select.select([self.process.stdout], [], [], seconds)
@@ -165,9 +165,9 @@ class Client:
         self.process.stdout.close()
 
 
-def say(address, *words):
+def say(address, *words, **options):
     result = subprocess.run([CLIENT, address, *words], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, text=True, timeout=60)
+                            stdout=subprocess.PIPE, text=True, timeout=60, **options)
     return result.stdout.strip()
 
 
@@ -178,8 +178,8 @@ class Case(unittest.TestCase):
         self.assertIsNone(daemon.process.poll(), daemon.log())
         return daemon
 
-    def join(self, address, *words):
-        client = Client(address, *words)
+    def join(self, address, *words, **options):
+        client = Client(address, *words, **options)
         self.addCleanup(client.process.kill)
         return client
 

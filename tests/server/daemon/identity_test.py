@@ -18,6 +18,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from authority import Authority  # noqa: E402
 
 
+def has_user_namespaces():
+    unshare = shutil.which("unshare")
+    return bool(unshare) and subprocess.run([unshare, "-r", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
 class Security(Case):
     """Who may come from other machines, and by what."""
 
@@ -177,6 +182,25 @@ class Security(Case):
             self.assertRegex(shown, "command=train$")
         for words in ([daemon.near, alice], [own]):
             self.assertIn("--password=hunter2", say(*words, "purpose=status", "show"))
+        client.leave()
+
+    @unittest.skipUnless(os.geteuid() == 0 and has_user_namespaces(), "needs other users, and a user namespace")
+    def test_users_whom_a_user_namespace_has_not(self):
+        """As in a rootless container: to the kernel they are all the same number, which may be the server's own."""
+        def stranger(number):
+            return {"user": number, "group": number, "extra_groups": [], "cwd": "/"}
+
+        own = self.start("--listen", "unix:@remote-gpud-own-%d" % os.getpid(), listen=False, environment={"XDG_RUNTIME_DIR": self.folder},
+                         prefix=("unshare", "--user", "--map-user=65534", "--map-group=65534"))
+        self.assertRegex(say(own.address, **stranger(61993)), "^refusal unauthorised .*user namespace")
+        all_come = self.start("--listen", "unix:@remote-gpud-all-%d" % os.getpid(), "--allow-unauthenticated", listen=False,
+                              environment={"XDG_RUNTIME_DIR": self.folder}, prefix=("unshare", "--map-root-user"))
+        client = self.join(all_come.address, "hold", "command=/opt/app/train --password=hunter2", **stranger(61993))
+        self.assertRegex(client.line(), "^hello")
+        shown = say(all_come.address, "purpose=status", "show", **stranger(61994))
+        self.assertRegex(shown, "session 1 user=.*command=train$")
+        self.assertIn("--password=hunter2", say(all_come.address, "purpose=status", "show"))  # to root of the namespace
+        self.assertRegex(all_come.log(), r'audit: event=grant user="" from="unix')
         client.leave()
 
     def test_audit_log(self):
