@@ -133,7 +133,21 @@ static bool is_its_own(const char *folder)
     return false;
 }
 
-/* With the credentials that this machine has for it, at the place where the container's client looks for them. */
+/*
+ * Where the container's client looks for these credentials. Those for all servers are for all of them there, too: a pool leads to servers
+ * that nobody has named.
+ */
+static bool place_of(const struct rg_credentials *credentials, const struct rg_address *address, char *out,
+                     size_t size)
+{
+    char base[PATH_MAX];
+    bool named;
+    if (rg_credentials_base(base, sizeof base, &named) == RG_OK && strcmp(base, credentials->folder) == 0)
+        return snprintf(out, size, "%s", CREDENTIALS) < (int)size;
+    return rg_credentials_place(CREDENTIALS, address, out, size) == RG_OK;
+}
+
+/* With the credentials that this machine has for it. */
 static bool add_network(struct servers *servers, struct rg_cdi_spec *spec, const struct rg_address *address,
                         const char *server, const char *separator)
 {
@@ -150,7 +164,7 @@ static bool add_network(struct servers *servers, struct rg_cdi_spec *spec, const
         servers->unauthenticated |= !rg_credentials_is_loopback(address);
         return append(servers, separator, server);
     }
-    if (rg_credentials_place(CREDENTIALS, address, place, sizeof place) != RG_OK) {
+    if (!place_of(&credentials, address, place, sizeof place)) {
         rg_error("the name of the server %s is too long", server);
         return false;
     }
