@@ -11,6 +11,7 @@
 #include "common/base/parse.h"
 #include "common/base/poll.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,22 @@ static void clear(struct waiting *waiting)
     waiting->shown = false;
 }
 
+static void end_now(int number)
+{
+    _exit(128 + number);
+}
+
+/* To the first process of a container no signal does anything that it has not asked for. */
+static void end_when_told(void)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    const struct sigaction ends = {.sa_handler = end_now};
+    struct sigaction before;
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        if (getpid() == 1 && sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            (void)sigaction(signals[i], &ends, NULL);
+}
+
 /* Whether to ask again what has failed, after a moment. */
 static bool ask_again(const char *member, const struct rg_pool_failure *failure, uint64_t until_ns,
                       struct waiting *waiting)
@@ -132,6 +149,7 @@ bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *mem
                                 .data = &waiting};
     if (!take_wait(settings, &wish))
         return false;
+    end_when_told();
     const bool ends = wish.wait_seconds != RG_POOL_FOR_EVER;
     const uint64_t until_ns = ends ? rg_now_ns() + wish.wait_seconds * 1000000000u : UINT64_MAX;
     bool good;

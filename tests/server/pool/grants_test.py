@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import unittest
 import urllib.request
 
-from pool_case import (BUILD, COMMAND, PROGRAM, Etcd, PoolCase, Server, gpu_run, main, run, wait_until)
+from pool_case import (BUILD, COMMAND, PROGRAM, Etcd, PoolCase, Running, Server, child_of, gpu_run, main, run, wait_until)
 
 ECHO = ("sh", "-c", "echo lease $REMOTE_GPU_LEASE on $REMOTE_GPU_SERVER")
 
@@ -123,6 +125,17 @@ class Grants(PoolCase):
         second.wait_for("1 of 1 in the queue")
         second.close()
         wait_until(lambda: self.pool(self.a)["waiting"] == 0, "nobody waits")
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "only root makes namespaces of processes")
+    def test_the_first_process_of_a_container_that_waits_ends_when_told(self):
+        """Signals do nothing to it by themselves."""
+        self.running(self.a, "-n", "2", "--filter", "labels.room=north").wait_for("begun 2")
+        second = self.keep(Running(self.b, "--filter", "labels.room=north", "--wait-for", program=ECHO,
+                                   prefix=("unshare", "--pid", "--fork", "--mount-proc")))
+        second.wait_for("in the queue")
+        os.kill(child_of(second.process, "remote-gpu"), signal.SIGTERM)
+        self.assertEqual(second.process.wait(60), 128 + signal.SIGTERM, second.err())
+        wait_until(lambda: self.pool(self.a)["waiting"] == 0, "the queue is empty")
 
     def test_no_gpu_is_granted_twice(self):
         """Twelve at once for four GPUs by both members: each notes when it has its GPU and when it has not any more."""

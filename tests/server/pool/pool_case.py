@@ -267,12 +267,12 @@ def gpu_run(server, *arguments, program=("true",)):
 
 
 class Running:
-    """`remote-gpu run` in the background; what it writes is read when it is asked for."""
+    """`remote-gpu run` in the background, started by the words `prefix`; what it writes is read when it is asked for."""
 
-    def __init__(self, server, *arguments, program=None, **more):
+    def __init__(self, server, *arguments, program=None, prefix=(), **more):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-run-")
         self.out_path, self.err_path = (os.path.join(self.folder.name, name) for name in ("out", "err"))
-        command = [COMMAND, "run", "-s", server.address, *arguments, "--",
+        command = [*prefix, COMMAND, "run", "-s", server.address, *arguments, "--",
                    *(program or SESSION)]
         with open(self.out_path, "w") as out, open(self.err_path, "w") as err:
             self.process = subprocess.Popen(command, env=dict(ENVIRONMENT, **more), stdin=subprocess.PIPE, stdout=out,
