@@ -5,15 +5,16 @@
  * The input: for each batch u16 count, u16 size, its bytes. With the highest bit of count the bytes are records (of a
  * size that is made good), which are encoded and decoded.
  */
-#include "proto/delta.h"
 #include "common/base/limits.h"
 #include "proto/codec.h"
+#include "proto/delta_history.h"
 #include "proto/wire.h"
 #include "tests/check.h"
 #include "tests/fuzz/fuzzer.h"
 
 #include <stdlib.h>
 
+static struct rg_delta *encoder, *decoder, *hostile;
 static unsigned char records[RG_MESSAGE_MAX], encoded[RG_MESSAGE_MAX + RG_DELTA_GROWTH];
 
 static unsigned get_u16(struct rg_reader *in)
@@ -44,15 +45,39 @@ static uint32_t make_records(const unsigned char *bytes, size_t size, size_t *us
     return count;
 }
 
+/* As it was made: a megabyte, of which what was not used is zeros still. */
+static void forget(struct rg_delta *delta)
+{
+    const size_t slots = delta->next < RG_DELTA_RECORDS ? (size_t)delta->next : RG_DELTA_RECORDS;
+    memset(delta->bytes, 0,
+           delta->oldest ? RG_DELTA_HISTORY : delta->used); /* it begins anew once records are forgotten */
+    memset(delta->at, 0, slots * sizeof *delta->at);
+    memset(delta->hash, 0, slots * sizeof *delta->hash);
+    memset(delta->same, 0, sizeof delta->same);
+    memset(delta->similar, 0, sizeof delta->similar);
+    delta->next = delta->oldest = delta->follow = delta->used = 0;
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    encoder = rg_delta_create();
+    decoder = rg_delta_create();
+    hostile = rg_delta_create();
+    CHECK(encoder && decoder && hostile);
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct rg_delta *encoder, *decoder, *hostile;
     struct rg_reader in = rg_reader_of(data, size);
     const unsigned char *out;
     size_t out_size, used;
-    encoder = decoder = NULL; /* a megabyte each: made when needed */
-    hostile = rg_delta_create();
-    CHECK(hostile);
+    forget(hostile);
+    if (encoder->next) {
+        forget(encoder);
+        forget(decoder);
+    }
     while (rg_left(&in) > 4) {
         const unsigned count = get_u16(&in);
         size_t length = get_u16(&in);
@@ -62,11 +87,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const uint32_t n = make_records(bytes, length, &used);
             if (n == 0)
                 continue;
-            if (!encoder) {
-                encoder = rg_delta_create();
-                decoder = rg_delta_create();
-                CHECK(encoder && decoder);
-            }
             const size_t made = rg_delta_encode(encoder, records, used, encoded);
             CHECK(made <= used + RG_DELTA_GROWTH);
             CHECK(rg_delta_decode(decoder, encoded, made, n, &out, &out_size) == RG_OK);
@@ -85,9 +105,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             fuzz_read(out, out_size);
         }
     }
-    rg_delta_destroy(encoder);
-    rg_delta_destroy(decoder);
-    rg_delta_destroy(hostile);
     return 0;
 }
 
@@ -97,8 +114,7 @@ void fuzz_seeds(void)
     for (unsigned i = 0; i < sizeof seed; i++)
         seed[i] = (unsigned char)(i % 60 < 4 ? (const unsigned char[]){1, 128, 56, 0}[i % 60] : i % 60 % 9);
     fuzz_seed("records", seed, sizeof seed);
-    struct rg_delta *encoder = rg_delta_create();
-    CHECK(encoder);
+    forget(encoder);
     size_t used, at = 0;
     for (unsigned i = 0; i < 3; i++) {
         const uint16_t n = (uint16_t)make_records(seed + 4, 56, &used);
@@ -110,6 +126,5 @@ void fuzz_seeds(void)
         memcpy(seed + at + 4, encoded, made);
         at += 4u + made;
     }
-    rg_delta_destroy(encoder);
     fuzz_seed("encoded", seed, at);
 }

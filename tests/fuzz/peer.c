@@ -27,7 +27,7 @@
 #include <string.h>
 
 enum { RECEIVE, SEND, MESSAGE, RAW, PAUSE, MODE, STEPS };
-enum { SILENT = 128, PAUSES_MAX = 3, PAUSE_MS = 2, RECORDS_MAX = 48, MESSAGES_MAX = 256, ANSWERS_MAX = 64 };
+enum { SILENT = 128, PAUSES_MAX = 3, PAUSE_US = 300, RECORDS_MAX = 48, MESSAGES_MAX = 256, ANSWERS_MAX = 64 };
 enum { PEER = 3, WIDTH_MAX = 5 << 20, BULK_MAX = RG_PEER_CHUNK };
 
 static const CUdeviceptr memory = 0x700000000000; /* the first that the driver gives */
@@ -121,7 +121,7 @@ static void do_step(struct session *s, struct rg_reader *in)
     unsigned char head[12] = {0};
     if (kind == PAUSE) {
         if (s->pauses++ < PAUSES_MAX)
-            fuzz_conn_push_pause(s->client, PAUSE_MS);
+            fuzz_conn_push_pause(s->client, PAUSE_US);
     } else if (kind == MODE) {
         rg_get_into(in, head, 1);
         fuzz_conn_push_call(s->client, fuzz_driver_change, head[0] & 31);
@@ -185,7 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     begin(s);
     while (!in.bad && rg_left(&in))
         do_step(s, &in);
-    fuzz_conn_push_pause(s->client, PAUSE_MS);
+    fuzz_conn_push_pause(s->client, PAUSE_US);
     fuzz_conn_finish(s->client);
     connect_peer(worker, s->peer);
     CHECK(rg_worker_start(worker) == RG_OK);

@@ -12,7 +12,7 @@
 
 struct scripted {
     struct scripted *next;
-    int pause_ms;                    /* not a message */
+    int pause_us;                    /* not a message */
     void (*call)(unsigned argument); /* nor is this */
     unsigned argument;
     size_t size, bulk_size;
@@ -41,7 +41,7 @@ unsigned fuzz_conn_unread(void)
 
 static bool is_message(const struct scripted *scripted)
 {
-    return !scripted->pause_ms && !scripted->call;
+    return !scripted->pause_us && !scripted->call;
 }
 
 static void scripted_free(struct scripted *message)
@@ -110,8 +110,8 @@ static enum rg_status next(struct scripted_conn *c, int timeout_ms, struct scrip
             take_first(c);
             continue;
         }
-        const bool pause = first && first->pause_ms;
-        if (pause && first->next && !first->next->pause_ms) { /* it has come to an end */
+        const bool pause = first && first->pause_us;
+        if (pause && first->next && !first->next->pause_us) { /* it has come to an end */
             take_first(c);
             continue;
         }
@@ -128,7 +128,7 @@ static enum rg_status next(struct scripted_conn *c, int timeout_ms, struct scrip
         if (!pause && c->finished)
             return RG_ERR_CLOSED;
         struct timespec until =
-            rg_timespec(rg_now_ns() + (pause ? (uint64_t)first->pause_ms : 1000) * 1000000u);
+            rg_timespec(rg_now_ns() + (pause ? (uint64_t)first->pause_us * 1000u : 1000000000u));
         const int waited = pthread_cond_timedwait(&c->changed, &c->lock, &until);
         if (pause && waited != 0 && c->first == first)
             take_first(c);
@@ -248,11 +248,11 @@ void fuzz_conn_push(struct rg_conn *conn, const void *message, size_t size, cons
     push(conn, made);
 }
 
-void fuzz_conn_push_pause(struct rg_conn *conn, int ms)
+void fuzz_conn_push_pause(struct rg_conn *conn, int us)
 {
     struct scripted *made = calloc(1, sizeof *made);
     CHECK(made);
-    made->pause_ms = ms;
+    made->pause_us = us;
     push(conn, made);
 }
 

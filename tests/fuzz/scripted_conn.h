@@ -16,8 +16,8 @@ struct rg_conn *fuzz_conn_create(fuzz_sent *sent, void *user);
 /** `bulk` NULL: that many zeros. */
 void fuzz_conn_push(struct rg_conn *conn, const void *message, size_t size, const void *bulk,
                     size_t bulk_size);
-/** When the receiver has come here, it waits for up to `ms` milliseconds for one more to be pushed. */
-void fuzz_conn_push_pause(struct rg_conn *conn, int ms);
+/** When the receiver has come here, it waits for up to `us` microseconds for one more to be pushed. */
+void fuzz_conn_push_pause(struct rg_conn *conn, int us);
 /** When the receiver has come here, it calls the function, which may not call anything of the connection's. */
 void fuzz_conn_push_call(struct rg_conn *conn, void (*call)(unsigned argument), unsigned argument);
 /** How many messages were pushed, to all connections that there are, and not received. Any thread. */

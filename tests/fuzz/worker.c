@@ -25,7 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PAUSES_MAX = 3, PAUSE_MS = 2, SESSION_MESSAGES_MAX = 64, ANSWERS_MAX = 64, DATA_MAX = 1 << 18 };
+enum { PAUSES_MAX = 3, PAUSE_US = 300, SESSION_MESSAGES_MAX = 64, ANSWERS_MAX = 64, DATA_MAX = 1 << 18 };
 
 struct session {
     struct rg_conn *conn;
@@ -184,7 +184,7 @@ static void do_step(struct session *s, const struct fuzz_step *step)
     default:
         flush(s, &(struct fuzz_step){.size = 0});
         if (s->pauses++ < PAUSES_MAX)
-            fuzz_conn_push_pause(s->conn, PAUSE_MS);
+            fuzz_conn_push_pause(s->conn, PAUSE_US);
     }
 }
 
