@@ -12,7 +12,7 @@
  *   data goes to the device     ◄─────────── DATA transfer, offset, size, and the bytes as bulk data
  *
  * The destination asks for chunks in their order, only while it has a buffer for each, so who receives never waits for a
- * stream. Both cut at RG_PEER_CHUNK. FAIL: the sender's side will not do its part; the other one goes on with an error.
+ * stream. Both cut at RG_PEER_CHUNK; DATA may come in several parts, between which others have theirs and ask. FAIL: the sender's side will not do its part; the other one goes on with an error.
  *
  * A wait is a record on each side, too (rgPeerWait, rgPeerSignal): SIGNAL transfer says that the one stream has got there, and the
  * other one goes on.

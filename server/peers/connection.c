@@ -74,9 +74,9 @@ enum rg_status rg_peer_send_bytes(struct rg_peer *peer, const void *message, siz
     const struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = size};
     const struct iovec data = {.iov_base = (void *)(uintptr_t)bulk, .iov_len = bulk_size};
     struct rg_send send = {.msg = &part, .n_msg = 1, .bulk = &data, .n_bulk = bulk_size ? 1 : 0};
-    pthread_mutex_lock(&peer->send_lock);
+    rg_priority_lock_acquire(&peer->send_lock, !bulk_size);
     const enum rg_status status = rg_conn_send(peer->conn, &send);
-    pthread_mutex_unlock(&peer->send_lock);
+    rg_priority_lock_release(&peer->send_lock);
     if (status != RG_OK)
         lose(peer);
     return status;
@@ -86,6 +86,22 @@ enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *
                             size_t size)
 {
     return rg_peer_send_bytes(peer, message, sizeof *message, bulk, size);
+}
+
+enum rg_status rg_peer_send_data(struct rg_peer *peer, const struct rg_peer_message *message,
+                                 const void *data)
+{
+    enum rg_status status = RG_OK;
+    for (uint64_t at = 0, piece = 0; at < message->size && status == RG_OK; at += piece) {
+        struct rg_peer_message part = *message;
+        piece = rg_conn_piece(peer->conn, rg_chunk_size_get(&peer->chunk));
+        part.offset += at;
+        part.size = piece = message->size - at < piece ? message->size - at : piece;
+        const uint64_t began = rg_now_ns();
+        status = rg_peer_send(peer, &part, (const char *)data + at, piece);
+        rg_chunk_size_sent(&peer->chunk, piece, rg_now_ns() - began);
+    }
+    return status;
 }
 
 /* A message from another process. The receive lock is held. */

@@ -134,7 +134,7 @@ static void CUDA_CB send_step(void *user)
     pthread_mutex_unlock(lock);
     if (wanted) {
         rg_count_out(size);
-        (void)rg_peer_send(item->peer, &message, item->slots[step->index % RG_DEFERRED_SLOTS], size);
+        (void)rg_peer_send_data(item->peer, &message, item->slots[step->index % RG_DEFERRED_SLOTS]);
         pthread_mutex_lock(lock);
         rg_deferred_rest(item);
         pthread_mutex_unlock(lock);

@@ -110,7 +110,7 @@ bool rg_peers_invite(struct rg_worker *worker, unsigned *number, uint8_t secret[
         if (!peer && (peer = calloc(1, sizeof *peer)) == NULL)
             return false;
         if (!peers->others[i]) {
-            pthread_mutex_init(&peer->send_lock, NULL);
+            rg_priority_lock_init(&peer->send_lock);
             pthread_mutex_init(&peer->receive_lock, NULL);
         }
         peers->others[i] = peer;
@@ -255,7 +255,7 @@ static void init(struct rg_worker *worker)
 {
     rg_cond_init(&rg_peers_of(worker)->changed);
     for (unsigned i = 0; i < RG_SERVERS_MAX; i++)
-        pthread_mutex_init(&rg_peers_of(worker)->peers[i].send_lock, NULL);
+        rg_priority_lock_init(&rg_peers_of(worker)->peers[i].send_lock);
 }
 
 static void wake(struct rg_worker *worker)
@@ -280,7 +280,7 @@ static void fini(struct rg_worker *worker)
         if (peer->reader_runs)
             pthread_join(peer->reader, NULL);
         disconnect(peer);
-        pthread_mutex_destroy(&peer->send_lock);
+        rg_priority_lock_fini(&peer->send_lock);
         if (i >= RG_SERVERS_MAX) {
             pthread_mutex_destroy(&peer->receive_lock);
             free(peer);

@@ -26,6 +26,8 @@
 #define RG_SERVER_PEERS_PEERS_H
 
 #include "common/base/hash_table.h"
+#include "common/sync/chunk_size.h"
+#include "common/sync/priority_lock.h"
 #include "proto/control/control.h"
 #include "proto/peer.h"
 #include "server/core/worker.h"
@@ -48,12 +50,13 @@ struct rg_peer {
     unsigned
         number; /* of the other session, as the client counts; from RG_SERVERS_MAX on: of another process */
     enum rg_peer_state state;
-    uint8_t secret[RG_PEER_SECRET]; /* INVITED */
-    uint64_t invited_ns;            /* INVITED, of another process */
-    struct rg_conn *conn;           /* OPEN, LOST; OPENING: once it has come */
-    struct rg_conn *control_conn;   /* that it began on, where it has moved to RDMA; else NULL */
-    bool connects, upgrades;        /* this side has opened it; it may move */
-    pthread_mutex_t send_lock;
+    uint8_t secret[RG_PEER_SECRET];    /* INVITED */
+    uint64_t invited_ns;               /* INVITED, of another process */
+    struct rg_conn *conn;              /* OPEN, LOST; OPENING: once it has come */
+    struct rg_conn *control_conn;      /* that it began on, where it has moved to RDMA; else NULL */
+    bool connects, upgrades;           /* this side has opened it; it may move */
+    struct rg_priority_lock send_lock; /* who sends data is in no hurry */
+    struct rg_chunk_size chunk;        /* of data of copies */
     pthread_t reader;
     bool reader_runs;
     /* of another process: who has the lock receives */
@@ -98,6 +101,9 @@ bool rg_peer_read(struct rg_peer *peer);
 /** Sends a message, with bulk data or none. RG_ERR_*: the connection is lost, and all who need it are told. Any thread. */
 enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *message, const void *bulk,
                             size_t size);
+/** The same of a copy's data, message->size bytes, in pieces: what else is to be sent, as questions for the data of other copies, goes between. */
+enum rg_status rg_peer_send_data(struct rg_peer *peer, const struct rg_peer_message *message,
+                                 const void *data);
 /** The peer of that number, if its connection is there; else NULL. The lock of struct rg_deferred is held. */
 struct rg_peer *rg_peer_find(struct rg_worker *worker, unsigned number);
 
