@@ -6,6 +6,10 @@
  */
 #include "client/predict/simulation.h"
 
+#define QUEUED                                                                                               \
+    ((uint64_t)256                                                                                           \
+     << 10) /* bytes of data that are before a small message: a piece, and what the kernel holds */
+
 /* When data may go a way that is wanted at `begin`: behind what goes there at that time. */
 static uint64_t free_at(const struct rg_sim_use *use, uint64_t begin)
 {
@@ -33,9 +37,28 @@ static uint64_t take_link(struct rg_sim_server *server, uint64_t begin, uint64_t
     return begin;
 }
 
-/* When an exchange is over that begins at `begin`; `whole`: and that will not change. */
+/* Whether somebody who takes part in the exchange is sending data at that time. */
+static bool is_busy(const struct rg_simulation *s, const struct rg_exchange_model *exchange, uint64_t at)
+{
+    const struct rg_exchange_model *first = &s->model->exchanges[exchange->first];
+    bool busy = false;
+    for (const struct rg_exchange_model *one = first; one < first + first->n; one++) {
+        const struct rg_sim_use *use = &s->servers[s->model->records[one->record].server].sends;
+        busy = busy || (at >= use->begin && at < use->end);
+    }
+    return busy;
+}
+
+/* How long a message without data is on its way: behind what is before it of others' data. */
+static uint64_t way(const struct rg_simulation *s, const struct rg_exchange_model *exchange, uint64_t at)
+{
+    return s->wire->between_oneway_ns +
+           (is_busy(s, exchange, at) ? rg_sim_cost(QUEUED, s->wire->between_bytes_per_second) : 0);
+}
+
+/* When an exchange is over that begins at `begin`, if a message takes so long; `whole`: and that will not change. */
 static uint64_t end_of(struct rg_simulation *s, const struct rg_exchange_model *exchange,
-                       const struct rg_record_model *record, uint64_t begin, bool whole)
+                       const struct rg_record_model *record, uint64_t begin, uint64_t way_ns, bool whole)
 {
     const struct rg_wire *wire = s->wire;
     const uint64_t sends = rg_sim_cost(exchange->sent, wire->between_bytes_per_second),
@@ -44,7 +67,7 @@ static uint64_t end_of(struct rg_simulation *s, const struct rg_exchange_model *
     const uint64_t from = whole ? take_link(&s->servers[record->server], begin, sends, receives) : begin;
     return from + rg_sim_gap(exchange->itself, record->use.time) +
            rg_sim_later(exchange->itself, rg_sim_later(rg_sim_later(sends, receives), turns)) +
-           exchange->ways * wire->between_oneway_ns;
+           exchange->ways * way_ns;
 }
 
 void rg_sim_exchange(struct rg_simulation *s, const struct rg_record_model *record, uint64_t start)
@@ -61,10 +84,11 @@ void rg_sim_exchange(struct rg_simulation *s, const struct rg_record_model *reco
     /* the last one tells all; one before is over when it would be if it were the last */
     const bool whole = common->come == first->n;
     const uint32_t from = whole ? own->first : record->exchange;
+    const uint64_t way_ns = way(s, own, common->latest);
     for (uint32_t i = from; i < from + (whole ? first->n : 1); i++) {
         const struct rg_record_model *one = &s->model->records[all[i].record];
         const uint64_t begin = all[i].ways ? common->latest : s->exchanges[i].start;
         rg_device_end(&s->servers[one->server].device, one->use.stream,
-                      end_of(s, &all[i], one, begin, whole));
+                      end_of(s, &all[i], one, begin, way_ns, whole));
     }
 }
