@@ -77,6 +77,25 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, rg_nvml_device *device)
     return uuid && device ? find(uuid, has_uuid, device) : RG_NVML_INVALID_ARGUMENT;
 }
 
+static bool has_uuid_bytes(const struct rg_device_info *info, const void *wanted)
+{
+    return memcmp(info->uuid, wanted, sizeof info->uuid) == 0;
+}
+
+int nvmlDeviceGetHandleByUUIDV(const struct rg_nvml_uuid *uuid, rg_nvml_device *device)
+{
+    RG_TRY(rg_nvml_started());
+    if (!uuid || !device)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (uuid->version != RG_NVML_UUID)
+        return RG_NVML_VERSION_MISMATCH;
+    if (uuid->kind == RG_NVML_UUID_BYTES)
+        return find(uuid->bytes, has_uuid_bytes, device);
+    if (uuid->kind != RG_NVML_UUID_TEXT || !memchr(uuid->text, '\0', sizeof uuid->text))
+        return RG_NVML_INVALID_ARGUMENT;
+    return find(uuid->text, has_uuid, device);
+}
+
 static bool has_address(const struct rg_device_info *info, const void *wanted)
 {
     struct rg_nvml_address address;

@@ -26,6 +26,7 @@
     SERVED(int, nvmlShutdown, (void), ()) \
     SERVED(const char *, nvmlErrorString, (int result), (result)) \
     SERVED(int, nvmlSystemGetDriverVersion, (char *version, unsigned length), (version, length)) \
+    SERVED(int, nvmlSystemGetDriverBranch, (struct rg_nvml_branch *branch, unsigned length), (branch, length)) \
     SERVED(int, nvmlSystemGetNVMLVersion, (char *version, unsigned length), (version, length)) \
     SERVED(int, nvmlSystemGetCudaDriverVersion, (int *version), (version)) \
     SERVED(int, nvmlSystemGetCudaDriverVersion_v2, (int *version), (version)) \
@@ -35,6 +36,7 @@
     SERVED(int, nvmlDeviceGetHandleByIndex, (unsigned index, rg_nvml_device *device), (index, device)) \
     SERVED(int, nvmlDeviceGetHandleByIndex_v2, (unsigned index, rg_nvml_device *device), (index, device)) \
     SERVED(int, nvmlDeviceGetHandleByUUID, (const char *uuid, rg_nvml_device *device), (uuid, device)) \
+    SERVED(int, nvmlDeviceGetHandleByUUIDV, (const struct rg_nvml_uuid *uuid, rg_nvml_device *device), (uuid, device)) \
     SERVED(int, nvmlDeviceGetHandleByPciBusId, (const char *id, rg_nvml_device *device), (id, device)) \
     SERVED(int, nvmlDeviceGetHandleByPciBusId_v2, (const char *id, rg_nvml_device *device), (id, device)) \
     SERVED(int, nvmlDeviceGetName, (rg_nvml_device device, char *name, unsigned length), (device, name, length)) \
@@ -115,7 +117,6 @@
     DEVICE(nvmlDeviceGetGraphicsRunningProcesses_v2) \
     DEVICE(nvmlDeviceGetGraphicsRunningProcesses_v3) \
     DEVICE(nvmlDeviceGetGridLicensableFeatures_v4) \
-    DEVICE(nvmlDeviceGetHandleByUUIDV) \
     DEVICE(nvmlDeviceGetHostVgpuMode) \
     DEVICE(nvmlDeviceGetHostname_v1) \
     DEVICE(nvmlDeviceGetMPSComputeRunningProcesses) \
@@ -202,7 +203,6 @@
     SYSTEM(nvmlSystemGetConfComputeKeyRotationThresholdInfo) \
     SYSTEM(nvmlSystemGetConfComputeSettings) \
     SYSTEM(nvmlSystemGetConfComputeState) \
-    SYSTEM(nvmlSystemGetDriverBranch) \
     SYSTEM(nvmlSystemGetHicVersion) \
     SYSTEM(nvmlSystemGetNvlinkBwMode) \
     SYSTEM(nvmlSystemGetTopologyGpuSet) \

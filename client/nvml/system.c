@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 
 #define INTERFACE_VERSION "13" /* of NVML, whose functions are as they are there */
 
@@ -87,6 +88,19 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length)
      * serves */
     snprintf(text, sizeof text, "%u.%u", driver.version / 1000, driver.version % 1000 / 10);
     return rg_nvml_put_text(version, length, text);
+}
+
+/* "r" and the major number of the driver's version, as NVIDIA names its branches. */
+int nvmlSystemGetDriverBranch(struct rg_nvml_branch *branch, unsigned length)
+{
+    char version[sizeof branch->text], text[sizeof version + 1];
+    RG_TRY(nvmlSystemGetDriverVersion(version, sizeof version));
+    if (!branch)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (branch->version != RG_NVML_BRANCH)
+        return RG_NVML_VERSION_MISMATCH;
+    snprintf(text, sizeof text, "r%.*s", (int)strcspn(version, "."), version);
+    return rg_nvml_put_text(branch->text, length < sizeof branch->text ? length : sizeof branch->text, text);
 }
 
 int nvmlSystemGetNVMLVersion(char *version, unsigned length)

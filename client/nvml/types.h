@@ -127,6 +127,28 @@ struct rg_nvml_process {
     unsigned long long memory;
     unsigned gpu_instance, compute_instance; /* parts of a divided GPU */
 };
+/* The branch of the driver's releases. */
+struct rg_nvml_branch {
+    unsigned version; /* RG_NVML_BRANCH, set by the caller */
+    char text[80];
+};
+#define RG_NVML_BRANCH (sizeof(struct rg_nvml_branch) | 1u << 24)
+
+/* A device's UUID, by one of two kinds. */
+enum rg_nvml_uuid_kind {
+    RG_NVML_UUID_TEXT = 1,
+    RG_NVML_UUID_BYTES = 2,
+};
+struct rg_nvml_uuid {
+    unsigned version; /* RG_NVML_UUID, set by the caller */
+    unsigned kind;    /* enum rg_nvml_uuid_kind */
+    union {
+        char text[41]; /* "GPU-1b4e28ba-…", which ends with NUL */
+        unsigned char bytes[16];
+    };
+};
+#define RG_NVML_UUID (sizeof(struct rg_nvml_uuid) | 1u << 24)
+
 /* One of many values that are asked for at once. */
 struct rg_nvml_field {
     unsigned id, scope; /* given */
@@ -147,6 +169,8 @@ static_assert(RG_NVML_PCI_EXTENDED == 0x01000040 && offsetof(struct rg_nvml_pci_
               "nvmlPciInfoExt_v1_t");
 static_assert(sizeof(struct rg_nvml_process_v1) == 16 && sizeof(struct rg_nvml_process) == 24,
               "nvmlProcessInfo_t");
+static_assert(RG_NVML_BRANCH == 0x01000054, "nvmlSystemDriverBranchInfo_v1_t");
+static_assert(RG_NVML_UUID == 0x01000034 && offsetof(struct rg_nvml_uuid, text) == 8, "nvmlUUID_v1_t");
 static_assert(sizeof(struct rg_nvml_field) == 40, "nvmlFieldValue_t");
 static_assert(sizeof(struct rg_nvml_memory) == 24, "nvmlMemory_t");
 static_assert(sizeof(struct rg_nvml_memory_v2) == 40 && RG_NVML_MEMORY_V2 == 0x02000028, "nvmlMemory_v2_t");

@@ -11,7 +11,9 @@ import sys
 BUILD = sys.argv[1]
 SOFT = os.path.join(BUILD, "stage", "lib", "remote-gpu", "soft")
 MEBIBYTE = 1 << 20
-SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, VERSION_MISMATCH = 0, 1, 2, 3, 25
+SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE = 0, 1, 2, 3, 6, 7
+VERSION_MISMATCH = 25
+UUID_V1, UUID_TEXT, UUID_BYTES = 0x1000034, 1, 2
 
 
 def must(result, expected=SUCCESS):
@@ -73,6 +75,45 @@ def check_fabric(nvml, device):
     must(nvml.functions.nvmlDeviceGetGpuFabricInfoV(device, None), INVALID_ARGUMENT)
 
 
+class Uuid(ctypes.Structure):
+    """nvmlUUID_t: `value` is the text, or the sixteen bytes."""
+    _fields_ = [("version", ctypes.c_uint), ("kind", ctypes.c_uint), ("value", ctypes.c_char * 41)]
+
+
+def check_uuid_of_either_kind(nvml, device, text):
+    """A device is found by its UUID as text and as bytes; what is neither is refused."""
+    def found(kind, value, expected=SUCCESS, version=UUID_V1):
+        out = ctypes.c_void_p()
+        must(nvml.functions.nvmlDeviceGetHandleByUUIDV(ctypes.byref(Uuid(version, kind, value)), ctypes.byref(out)), expected)
+        return out.value
+
+    plain = bytes.fromhex(text[len("GPU-"):].replace("-", ""))
+    assert ctypes.sizeof(Uuid) == 0x34 and found(UUID_TEXT, text.encode()) == device.value == found(UUID_BYTES, plain)
+    found(UUID_TEXT, b"GPU-0", NOT_FOUND)
+    found(UUID_BYTES, bytes(16), NOT_FOUND)
+    found(UUID_TEXT, b"x" * 41, INVALID_ARGUMENT)  # does not end
+    found(0, plain, INVALID_ARGUMENT)
+    found(UUID_BYTES, plain, VERSION_MISMATCH, UUID_V1 + 1)
+
+
+class Branch(ctypes.Structure):
+    """nvmlSystemDriverBranchInfo_t."""
+    _fields_ = [("version", ctypes.c_uint), ("text", ctypes.c_char * 80)]
+
+
+def check_branch(nvml):
+    """By this cuda.core finds out whether there is a management library that works."""
+    version = ctypes.create_string_buffer(80)
+    must(nvml.functions.nvmlSystemGetDriverVersion(version, 80))
+    branch = Branch(0x1000054)
+    must(nvml.functions.nvmlSystemGetDriverBranch(ctypes.byref(branch), 80))
+    assert branch.text == b"r" + version.value.split(b".")[0], branch.text
+    must(nvml.functions.nvmlSystemGetDriverBranch(ctypes.byref(branch), 2), INSUFFICIENT_SIZE)
+    must(nvml.functions.nvmlSystemGetDriverBranch(None, 80), INVALID_ARGUMENT)
+    branch.version += 1
+    must(nvml.functions.nvmlSystemGetDriverBranch(ctypes.byref(branch), 80), VERSION_MISMATCH)
+
+
 def use_device():
     """Allocates 64 MiB of device 0, which is NVML's device 1 here; returns what frees it."""
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -97,12 +138,14 @@ def inside():
     again = ctypes.c_void_p()
     must(nvml.functions.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(again)))
     must(nvml.functions.nvmlDeviceGetHandleByUUID(uuid[len("GPU-"):].encode(), ctypes.byref(again)))
+    check_uuid_of_either_kind(nvml, second, uuid)
     assert again.value == second.value and uuid != nvml.words("nvmlDeviceGetUUID", first)
     assert nvml.memory(second) == [256 * MEBIBYTE, 256 * MEBIBYTE, 0], nvml.memory(second)
     assert nvml.processes(second) == []
     assert nvml.p2p(first, second, 0) == 0 and nvml.p2p(first, first, 0) == 0 and nvml.p2p(first, second, 2) == 5
     must(nvml.functions.nvmlDeviceGetTemperature(first, 0, ctypes.byref(count)), NOT_SUPPORTED)
     check_fabric(nvml, first)
+    check_branch(nvml)
     child = os.fork()  # nothing has been initialised, so a child may use the device
     if child == 0:
         use_device()()
