@@ -5,10 +5,19 @@
 #include "client/managed/outgoing.h"
 #include "client/managed/page_request.h"
 #include "client/managed/twin.h"
+#include "common/base/cleanup.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ONE_PAGE_WORDS (RG_PAGE_WORDS + 1) /* what lies on one page, at any address */
+#define UNSTEADY_MAX   64                  /* exchanges in a row whose two readings differ */
+
+static_assert(RG_UNIFIED_EXCHANGED_MAX + 16 <= RG_BULK_MAX, "one request asks for a whole part");
 
 struct part {
     struct part *next;
@@ -16,6 +25,7 @@ struct part {
     uint64_t context, start, id;
     uint64_t sent;          /* how often something has left */
     uint64_t asked, merged; /* questions by number; the last one whose answer was taken */
+    unsigned unsteady;      /* answers in a row that were left */
     uint64_t *words;
     size_t n;
     uint64_t first, last; /* masks */
@@ -128,32 +138,53 @@ static struct part *next_from(uint64_t id)
     }
 }
 
-bool rg_partial_pages_exchange(pthread_mutex_t *lock)
+/* Whether what was read may be taken: see partial_pages.h. */
+static bool may_take(struct part *part, const struct rg_page_request *request, bool waited)
 {
-    uint64_t theirs[RG_PAGE_WORDS + 1];
+    if (!waited && !request->steady && part->n > ONE_PAGE_WORDS && ++part->unsteady < UNSTEADY_MAX)
+        return false;
+    part->unsteady = 0;
+    return true;
+}
+
+/* Exchanges one; whether the device may be at work. `theirs` has room for all of it. */
+static bool exchange(struct part *part, uint64_t *theirs, pthread_mutex_t *lock, bool waited)
+{
+    const uint64_t id = part->id, sent = part->sent, number = ++part->asked;
+    struct rg_page_request request = {.session = part->session,
+                                      .context = part->context,
+                                      .address = (uint64_t)(uintptr_t)part->words,
+                                      .size = part->n * 8,
+                                      .flags = RG_MANAGED_STEADY,
+                                      .data = theirs};
+    pthread_mutex_unlock(lock);
+    rg_page_request_send(&request);
+    rg_page_request_wait(&request);
+    pthread_mutex_lock(lock);
+    part = next_from(id);
+    if (request.result == CUDA_SUCCESS && part && part->id == id && part->sent == sent &&
+        number > part->merged && may_take(part, &request, waited)) {
+        part->merged = number;
+        (void)rg_twin_merge(part->words, part->twin, theirs, part->n, part->first, part->last);
+    }
+    return request.busy;
+}
+
+bool rg_partial_pages_exchange(pthread_mutex_t *lock, bool waited)
+{
+    uint64_t one_page[ONE_PAGE_WORDS];
     bool busy = false;
     uint64_t id = 0;
     for (struct part *part; (part = next_from(id)); id++) {
         send_changes(part);
         id = part->id;
-        const uint64_t sent = part->sent, number = ++part->asked;
-        struct rg_page_request request = {.session = part->session,
-                                          .context = part->context,
-                                          .address = (uint64_t)(uintptr_t)part->words,
-                                          .size = part->n * 8,
-                                          .flags = RG_MANAGED_STEADY,
-                                          .data = theirs};
-        pthread_mutex_unlock(lock);
-        rg_page_request_send(&request);
-        rg_page_request_wait(&request);
-        pthread_mutex_lock(lock);
-        busy = busy || request.busy;
-        part = next_from(id);
-        if (request.result == CUDA_SUCCESS && part && part->id == id && part->sent == sent &&
-            number > part->merged) {
-            part->merged = number;
-            (void)rg_twin_merge(part->words, part->twin, theirs, part->n, part->first, part->last);
+        RG_CLEANUP_FREE uint64_t *more = part->n > ONE_PAGE_WORDS ? malloc(part->n * 8) : NULL;
+        if (part->n > ONE_PAGE_WORDS && !more) {
+            rg_warn("no memory to look for what the device has written to memory that is mapped twice");
+            busy = true; /* so that it is tried again */
+            continue;
         }
+        busy |= exchange(part, more ? more : one_page, lock, waited);
     }
     return busy;
 }

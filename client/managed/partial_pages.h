@@ -1,6 +1,9 @@
 /*
- * partial_pages.h - shared memory on pages that hold other things of the program as well
+ * partial_pages.h - shared memory on pages that hold other things of the program as well, or that can be had at other addresses, too
  * (rg_unified_add_partial). All of it is under the lock of shared pages (managed_ranges.h).
+ *
+ * Of more than a page what the device changes while it is at work is taken when two readings of all of it agree: else a word could be
+ * seen before another one that was written earlier. Where the device never stands still for so long, it is taken all the same, now and then.
  */
 #ifndef RG_CLIENT_MANAGED_PARTIAL_PAGES_H
 #define RG_CLIENT_MANAGED_PARTIAL_PAGES_H
@@ -24,9 +27,9 @@ void rg_partial_pages_drop_context(uint64_t context);
 /** Sends what the host has changed. */
 void rg_partial_pages_send(void);
 /**
- * The same, and takes what the device has changed; whether it may be at work. Gives the lock away while it
- * waits.
+ * The same, and takes what the device has changed; whether it may be at work. `waited`: some of its work is known to be done, and what
+ * that has changed is taken at once. Gives the lock away while it waits.
  */
-bool rg_partial_pages_exchange(pthread_mutex_t *lock);
+bool rg_partial_pages_exchange(pthread_mutex_t *lock, bool waited);
 
 #endif

@@ -18,6 +18,7 @@
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
 #include "common/base/log.h"
+#include "common/base/maps.h"
 #include "common/base/poll.h"
 #include "generated/client/operations.h"
 
@@ -37,6 +38,7 @@ struct mapped {
     struct mapped *next;
     uint64_t start, end, context;
     bool registered;
+    bool exchanged; /* others may have the memory at other addresses, which no trap notices */
 };
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -118,6 +120,17 @@ static void drop_unused_areas(void)
     }
 }
 
+/*
+ * A shared mapping may be mapped elsewhere, here or in other processes: what they write is trapped by nobody, and pages that wait for a
+ * touch would never come to them. All of it is exchanged at every call then, as long as that is little.
+ */
+static bool is_exchanged(const struct mapped *mapped)
+{
+    const uint64_t size = mapped->end - mapped->start;
+    return mapped->registered && size <= RG_UNIFIED_EXCHANGED_MAX &&
+           rg_maps_shared((void *)(uintptr_t)mapped->start, size);
+}
+
 /* The whole pages of a range: others hold other things of the program too. All of what was allocated is
  * ours. */
 static void whole_pages(const struct mapped *mapped, uint64_t *first, uint64_t *last)
@@ -129,6 +142,10 @@ static void whole_pages(const struct mapped *mapped, uint64_t *first, uint64_t *
 static void end_sharing(const struct mapped *mapped)
 {
     uint64_t first, last;
+    if (mapped->exchanged) {
+        rg_unified_remove_partial(mapped->start);
+        return;
+    }
     whole_pages(mapped, &first, &last);
     if (first < last)
         rg_unified_remove(first, mapped->registered);
@@ -141,6 +158,8 @@ static void end_sharing(const struct mapped *mapped)
 static CUresult begin_sharing(const struct mapped *mapped)
 {
     uint64_t first, last;
+    if (mapped->exchanged)
+        return rg_unified_add_partial(mapped->start, mapped->end - mapped->start);
     whole_pages(mapped, &first, &last);
     CUresult status = CUDA_SUCCESS;
     if (first > mapped->start)
@@ -175,6 +194,7 @@ static CUresult map_range(const struct rg_range *range)
                               .end = range->start + range->size,
                               .context = rg_context_current(),
                               .registered = range->kind == RG_RANGE_REGISTERED};
+    mapped->exchanged = is_exchanged(mapped);
     CUresult status = wait_for_transfers(range);
     rg_sessions_withdraw((void *)(uintptr_t)range->start); /* its pages come and go from now on */
     if (status == CUDA_SUCCESS)

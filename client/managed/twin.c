@@ -61,7 +61,7 @@ bool rg_twin_merge(uint64_t *words, uint64_t *twin, const uint64_t *theirs, size
                    uint64_t last)
 {
     bool any = false;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = n; i-- > 0;) {
         const uint64_t mask = byte_mask(theirs[i] ^ twin[i]) & mask_of(i, n, first, last);
         if (!mask)
             continue;

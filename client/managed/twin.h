@@ -21,7 +21,10 @@
  */
 bool rg_twin_send(uint64_t *words, uint64_t *twin, size_t n, uint64_t first, uint64_t last,
                   struct rg_outgoing *out);
-/** Takes over what the device has changed; whether it has. */
+/**
+ * Takes over what the device has changed; whether it has. From the last word to the first: whoever sees the change of a word at the
+ * beginning sees that of what follows it.
+ */
 bool rg_twin_merge(uint64_t *words, uint64_t *twin, const uint64_t *theirs, size_t n, uint64_t first,
                    uint64_t last);
 

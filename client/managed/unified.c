@@ -248,7 +248,7 @@ void rg_unified_remove_partial(uint64_t start)
 {
     RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     if (rg_managed_ranges.partial_at_work)
-        (void)rg_partial_pages_exchange(&rg_managed_ranges.lock);
+        (void)rg_partial_pages_exchange(&rg_managed_ranges.lock, true);
     rg_partial_pages_remove(start);
 }
 

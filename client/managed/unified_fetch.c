@@ -219,7 +219,7 @@ static void exchange_parts(void)
 {
     RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     const uint64_t before = rg_managed_ranges.epoch;
-    if (rg_managed_ranges.partial_at_work && !rg_partial_pages_exchange(&rg_managed_ranges.lock) &&
+    if (rg_managed_ranges.partial_at_work && !rg_partial_pages_exchange(&rg_managed_ranges.lock, false) &&
         rg_managed_ranges.epoch == before)
         rg_managed_ranges.partial_at_work = false;
 }

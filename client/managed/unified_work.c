@@ -52,7 +52,7 @@ void rg_unified_settle(void)
     RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     rg_write_shared_close_all();
     if (rg_managed_ranges.partial_at_work)
-        (void)rg_partial_pages_exchange(&rg_managed_ranges.lock);
+        (void)rg_partial_pages_exchange(&rg_managed_ranges.lock, true);
 }
 
 void rg_unified_host_call_begins(void)

@@ -10,5 +10,10 @@
  * does not say: who is told false must be sure.
  */
 bool rg_maps_allow(const void *start, size_t size, bool writable);
+/**
+ * Whether all of a range is mapped for reading and writing, and shared: others may have the same memory at other addresses. False where
+ * the kernel does not say.
+ */
+bool rg_maps_shared(const void *start, size_t size);
 
 #endif
