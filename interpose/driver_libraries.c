@@ -1,14 +1,21 @@
 /*
- * driver_libraries.c - the driver's libraries, for programs that open them by a fixed path.
+ * driver_libraries.c - the driver's libraries, for programs that open them by a fixed path, and for libraries that have variables by
+ * the names of the driver's functions.
  *
  * ld.so gives who asks for libcuda.so.1 by its name the stand-in, which is preloaded. A path leads past it: to nothing on a
  * machine without a GPU, to another driver on one that has it. So dlopen(3) of a path that ends in the name of one of the
  * driver's libraries opens what is loaded by that name. All else is opened as it was asked for, and so are remote-gpu's own
  * files: a server that is started here loads a software device by its path.
  *
+ * A library that loads the driver by hand may keep its functions in variables of the same names. The stand-ins, which are preloaded,
+ * come before every library, so that the variables would be the functions themselves. Such a library is bound to what is its own first
+ * (RTLD_DEEPBIND).
+ *
  * dlopen takes from its return address whose search path counts, so nothing may stand between it and its caller: the function
- * here ends in a jump (x86-64; other machines go without). REMOTE_GPU_DEVICE_FILES=0 leaves all paths as they are.
+ * here ends in a jump (x86-64; other machines go without). REMOTE_GPU_DEVICE_FILES=0 leaves all as it is.
  */
+#include "interpose/own_variables.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -27,7 +34,8 @@ struct opening {
     dlopen_fn *next;
 };
 
-__attribute__((used, visibility("hidden"))) struct opening rg_driver_libraries_open(const char *file);
+__attribute__((used, visibility("hidden"))) struct opening rg_driver_libraries_open(const char *file,
+                                                                                    int *mode);
 
 static dlopen_fn *find_next(void)
 {
@@ -65,17 +73,29 @@ static bool is_ours(const char *file)
     return strncmp(real, here, (size_t)(strrchr(here, '/') + 1 - here)) == 0;
 }
 
-struct opening rg_driver_libraries_open(const char *file)
+/* Whether functions of the driver's stand before all libraries. */
+static bool are_preloaded(void)
+{
+    const bool found = dlsym(RTLD_DEFAULT, "cuInit") != NULL;
+    if (!found)
+        (void)dlerror(); /* which is not the program's */
+    return found;
+}
+
+struct opening rg_driver_libraries_open(const char *file, int *mode)
 {
     struct opening opening = {.file = file, .next = find_next()};
     const char *name = driver_library(file), *wanted = secure_getenv("REMOTE_GPU_DEVICE_FILES");
     const int before = errno;
-    if (name && !(wanted && strcmp(wanted, "0") == 0) && !is_ours(file)) {
+    const bool off = wanted && strcmp(wanted, "0") == 0;
+    if (name && !off && !is_ours(file)) {
         void *loaded = opening.next(name, RTLD_LAZY | RTLD_NOLOAD);
         if (loaded) {
             dlclose(loaded);
             opening.file = name;
         }
+    } else if (file && strchr(file, '/') && !off && are_preloaded() && rg_has_own_variables(file)) {
+        *mode |= RTLD_DEEPBIND;
     }
     errno = before;
     return opening;
@@ -89,6 +109,7 @@ __asm__(".pushsection .text\n"
         "    endbr64\n"
         "    pushq %rsi\n" /* the mode; it also aligns the stack */
         "    .cfi_adjust_cfa_offset 8\n"
+        "    movq %rsp, %rsi\n"
         "    call rg_driver_libraries_open\n"
         "    popq %rsi\n"
         "    .cfi_adjust_cfa_offset -8\n"

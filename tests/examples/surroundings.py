@@ -117,13 +117,16 @@ def test_set_user_id(build):
 
 
 def test_names_of_the_drivers(build):
-    """A program whose library has variables by the names of the driver's functions runs, if the driver is not preloaded."""
-    command = [sys.executable, "-c", "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).count_devices())",
-               os.path.join(build.folder, "tests", "driver_pointers.so")]
+    """A program whose library, or one that this needs, has variables by the names of the driver's functions runs."""
     with Server(build) as server:
-        for result in (build.run_direct(command), build.run_by_path(command, server.address),
-                       build.run_remote(command, server.address, ["--no-preload"])):
-            expect(result.status == 0 and result.output == "1\n", "its variables are not its own", result, server.log())
+        for library, function in (("driver_pointers.so", "count_devices"),
+                                  ("driver_pointers_behind.so", "count_devices_behind")):
+            command = [sys.executable, "-c", "import ctypes, sys; print(getattr(ctypes.CDLL(sys.argv[1]), sys.argv[2])())",
+                       os.path.join(build.folder, "tests", library), function]
+            for result in (build.run_direct(command), build.run_by_path(command, server.address),
+                           build.run_remote(command, server.address),
+                           build.run_remote(command, server.address, ["--no-preload"])):
+                expect(result.status == 0 and result.output == "1\n", "its variables are not its own", result, server.log())
 
 
 def test_sanitizers(build):
