@@ -17,7 +17,7 @@
 #define ONE_PAGE_WORDS (RG_PAGE_WORDS + 1) /* what lies on one page, at any address */
 #define UNSTEADY_MAX   64                  /* exchanges in a row whose two readings differ */
 
-static_assert(RG_UNIFIED_EXCHANGED_MAX + 16 <= RG_BULK_MAX, "one request asks for a whole part");
+static_assert(RG_UNIFIED_EXCHANGED_BYTES + 16 <= RG_BULK_MAX, "one request asks for a whole part");
 
 struct part {
     struct part *next;

@@ -127,7 +127,7 @@ static void drop_unused_areas(void)
 static bool is_exchanged(const struct mapped *mapped)
 {
     const uint64_t size = mapped->end - mapped->start;
-    return mapped->registered && size <= RG_UNIFIED_EXCHANGED_MAX &&
+    return mapped->registered && size <= RG_UNIFIED_EXCHANGED_BYTES &&
            rg_maps_shared((void *)(uintptr_t)mapped->start, size);
 }
 

@@ -34,8 +34,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RG_PAGE                  4096u
-#define RG_UNIFIED_EXCHANGED_MAX (1u << 20) /* every call compares them all */
+#define RG_PAGE                    4096u
+#define RG_UNIFIED_EXCHANGED_BYTES (1u << 20) /* every call compares them all */
 
 enum rg_unified_kind {
     RG_UNIFIED_MANAGED,  /* mapped here at the worker's address; the host may do what it likes with it now */
@@ -68,7 +68,7 @@ bool rg_unified_meets(uint64_t start, uint64_t size);
 /**
  * Shares memory that cannot be trapped, since its page holds other things of the program as well, or since it can be had at other
  * addresses, too: what either side has changed of it is exchanged at every call that puts in work or has waited for it, and while the
- * device works. At most RG_UNIFIED_EXCHANGED_MAX bytes.
+ * device works. At most RG_UNIFIED_EXCHANGED_BYTES bytes.
  */
 CUresult rg_unified_add_partial(uint64_t start, uint64_t size);
 void rg_unified_remove_partial(uint64_t start);
