@@ -22,6 +22,7 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
 import page  # noqa: E402
+import pool  # noqa: E402
 import surroundings  # noqa: E402
 from trial import Build, Failure, Server, call, stop_with_servers  # noqa: E402
 
@@ -93,6 +94,19 @@ def run_page(build, folder):
         if "starts: containers, by TLS; 1000@" not in remote.log():
             raise Failure("no session by TLS has come from a container:\n" + remote.log())
         surroundings.run_all(folder)
+
+
+def run_pool_page(build, folder):
+    """The page's commands with a pool, and what else happens to containers there."""
+    os.chdir(os.path.join(folder, "work"))
+    with pool.Pool(build, folder) as servers:
+        result = subprocess.run(["bash", "-c", page.script(PAGE, "pool")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=600)
+        print(result.stdout, flush=True)
+        if result.returncode != 0 or result.stdout.count("\nvector_add: ok\n") != 1:
+            raise Failure("the page's commands with a pool failed\n" + servers.log())
+        servers.expect_free("the container has ended")
+        pool.run_all(servers)
 
 
 # --- images --------------------------------------------------------------------------------------------------
@@ -208,6 +222,7 @@ def main():
         try:
             make_machine(folder, build)
             run_page(build, folder)
+            run_pool_page(build, folder)
             run_image_page(build, folder)
             check_images(build)
             run_with_old_verbs(folder)
