@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
 import page  # noqa: E402
 import pool  # noqa: E402
+import rootless  # noqa: E402
 import surroundings  # noqa: E402
 from trial import Build, Failure, Server, call, stop_with_servers  # noqa: E402
 
@@ -31,7 +32,7 @@ IMAGE = "docker.io/library/debian:12"
 # What podman wants where cgroups are of both versions and limits cannot be raised. Without a network of the container's own,
 # which needs bridges and filters, it has the machine's, unless it says otherwise.
 PODMAN = """#!/bin/sh
-real="{podman} --root {folder}/storage --runroot {folder}/running --storage-driver vfs"
+real="{podman} {where} --storage-driver vfs"
 [ "$1" = run ] || exec $real "$@"
 shift
 network="--network host"
@@ -62,7 +63,7 @@ def make_machine(folder, build):
     for name in ("bin", "home"):
         os.mkdir(os.path.join(folder, name))
     with open(os.path.join(folder, "bin", "podman"), "w") as file:
-        file.write(PODMAN.format(podman=shutil.which("podman"), folder=folder))
+        file.write(PODMAN.format(podman=shutil.which("podman"), where="--root {0}/storage --runroot {0}/running".format(folder)))
     os.chmod(os.path.join(folder, "bin", "podman"), 0o755)
     os.environ["PATH"] = os.pathsep.join([os.path.join(folder, "bin"), os.path.dirname(build.command), os.environ["PATH"]])
     os.environ["HOME"] = os.path.join(folder, "home")
@@ -224,6 +225,7 @@ def main():
             run_page(build, folder)
             run_pool_page(build, folder)
             run_image_page(build, folder)
+            rootless.run_all(build, folder, PAGE, PODMAN)
             check_images(build)
             run_with_old_verbs(folder)
         except Failure as failure:
