@@ -176,12 +176,13 @@ static CUresult apply_sampling(const CUDA_RESOURCE_DESC *resource, const CUDA_TE
         x->address[i] = (enum sg_address)t->addressMode[i];
     }
     memcpy(x->border, t->borderColor, sizeof x->border);
-    x->filter = t->filterMode == CU_TR_FILTER_MODE_LINEAR;
     x->normalised = t->flags & CU_TRSF_NORMALIZED_COORDINATES;
     x->srgb = t->flags & CU_TRSF_SRGB;
     x->as_float = !(t->flags & CU_TRSF_READ_AS_INTEGER) && x->texel <= SG_TEXEL_S16;
+    /* Integers are not filtered, asked for or not: it is the runtime that refuses this, and FFmpeg's thumbnail_cuda has it. */
     const bool floats = x->as_float || x->texel == SG_TEXEL_HALF || x->texel == SG_TEXEL_FLOAT;
-    return x->filter && !floats ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    x->filter = floats && t->filterMode == CU_TR_FILTER_MODE_LINEAR;
+    return CUDA_SUCCESS;
 }
 
 /* What kernels can ask for beside extents. */

@@ -37,6 +37,9 @@ static const char *ptx =
     KERNEL("fa2", "tex.a2d.v4.f32.f32 " R ", [%t, {%k2, %c0, %c1, %c1}];\n")
     KERNEL("fc", "tex.cube.v4.f32.f32 " R ", [%t, {%c0, %c1, %c2, %c2}];\n")
     KERNEL("i2", "tex.2d.v4.f32.s32 " R ", [%t, {%k0, %k1}];\n")
+    KERNEL("u2", "tex.2d.v4.u32.f32 {%n1, %n2, %n3, %n4}, [%t, {%c0, %c1}];\n"
+                 "cvt.rn.f32.u32 %r1, %n1; cvt.rn.f32.u32 %r2, %n2; cvt.rn.f32.u32 %r3, %n3;\n"
+                 "cvt.rn.f32.u32 %r4, %n4;\n")
     KERNEL("o2", "tex.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], {1, -1};\n")
     KERNEL("l2", "tex.level.2d.v4.f32.f32 " R ", [%t, {%c0, %c1}], %c4;\n")
     KERNEL("la2", "tex.level.a2d.v4.f32.f32 " R ", [%t, {%k2, %c0, %c1, %c1}], %c4;\n")
@@ -200,6 +203,32 @@ static void exact(void)
     fetch("o2", texture, 4, at, offset);
     fetch("gather", texture, 2, at, NULL);
     fetch("i2", texture, 2, places, texels);
+    CHECK(cuTexObjectDestroy(texture));
+    CHECK(cuArrayDestroy(array));
+}
+
+/* Integers that are read as such are not filtered, by a texture whose description says so either. */
+static void integers(void)
+{
+    static const float at[4][8] = {{0, 0}, {2.5f, 1.5f}, {3.0f, 2.0f}, {2.75f, 1.9f}};
+    static const float texels[4] = {0, 12, 23, 12};
+    CUarray array = NULL;
+    const CUDA_ARRAY3D_DESCRIPTOR d = {8, 4, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
+    unsigned char data[4][8];
+    for (int i = 0; i < 32; i++)
+        data[i / 8][i % 8] = (unsigned char)value(0, 0, (size_t)i / 8, (size_t)i % 8);
+    CHECK(cuArray3DCreate_v2(&array, &d));
+    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                .srcHost = data,
+                                .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                                .dstArray = array,
+                                .WidthInBytes = 8,
+                                .Height = 4};
+    CHECK(cuMemcpy2D_v2(&copy));
+    const CUDA_RESOURCE_DESC resource = of_array(array);
+    CUtexObject texture = texture_of(&resource, CU_TR_FILTER_MODE_LINEAR, CU_TR_FILTER_MODE_POINT,
+                                     CU_TR_ADDRESS_MODE_CLAMP, CU_TRSF_READ_AS_INTEGER, NULL);
+    fetch("u2", texture, 4, at, texels);
     CHECK(cuTexObjectDestroy(texture));
     CHECK(cuArrayDestroy(array));
 }
@@ -522,6 +551,7 @@ int main(void)
     CHECK(cuMemAlloc_v2(&out, 512));
     geometries();
     exact();
+    integers();
     mipmaps();
     surfaces();
     batches();
