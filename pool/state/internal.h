@@ -21,7 +21,8 @@ bool rg_mirror_grow(void *list, uint32_t n, uint32_t max);
 /** The member of an id, also if only GPUs are known of it; NULL: there is none. */
 struct rg_pool_member *rg_mirror_any_member(const struct rg_pool_mirror *mirror, const char *id);
 /** What is told of a member, or of a GPU of one. Without memory it is as if it were not there. */
-void rg_mirror_put_member(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t changed);
+void rg_mirror_put_member(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t created,
+                          int64_t changed);
 void rg_mirror_put_gpu(struct rg_pool_mirror *mirror, const char *id, uint32_t index, const json_t *value,
                        int64_t changed);
 /** Removes members and GPUs that are not `seen`. */

@@ -38,7 +38,8 @@ static struct rg_pool_member *member_of(struct rg_pool_mirror *mirror, const cha
     return found;
 }
 
-void rg_mirror_put_member(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t changed)
+void rg_mirror_put_member(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t created,
+                          int64_t changed)
 {
     struct rg_pool_member *member = member_of(mirror, id);
     if (!member)
@@ -46,6 +47,7 @@ void rg_mirror_put_member(struct rg_pool_mirror *mirror, const char *id, json_t 
     json_decref(member->value);
     member->value = json_incref(value);
     member->seen = true;
+    member->created = created;
     member->changed = changed;
     member->address = rg_pool_get_text(value, "address", NULL);
     member->host = rg_pool_get_text(value, "host", NULL);

@@ -175,7 +175,7 @@ void rg_pool_mirror_put(struct rg_pool_mirror *mirror, const char *key, const ch
         const struct list list = list_of(mirror, kind);
         put_entry(&list, id, object, created, changed);
     } else if (kind == MEMBER) {
-        rg_mirror_put_member(mirror, id, object, changed);
+        rg_mirror_put_member(mirror, id, object, created, changed);
     } else if (kind == GPU) {
         rg_mirror_put_gpu(mirror, id, index, object, changed);
     }

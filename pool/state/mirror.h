@@ -54,7 +54,7 @@ struct rg_pool_member {
     bool seen;
     char id[RG_POOL_ID];
     json_t *value; /* NULL: only GPUs are known of it yet */
-    int64_t changed, etcd_lease;
+    int64_t created, changed, etcd_lease;
     const char *address, *host, *cuda, *driver, *agent; /* within `value`; NULL: not known */
     bool rdma, draining;
     uint32_t n_gpus;

@@ -128,8 +128,9 @@ static bool start_pool(struct rg_startup *startup)
         return true;
     snprintf(startup->told.pool, sizeof startup->told.pool, "%s", startup->settings->pool);
     rg_monitor_open_pool(monitor);
+    const char *state = monitor->policy.identity ? rg_identity_folder(monitor->policy.identity) : NULL;
     return rg_pool_start(&monitor->pool, monitor->sandboxes, startup->settings,
-                         rg_listener_address(startup->listeners.items[0]), monitor->board_fd,
+                         rg_listener_address(startup->listeners.items[0]), state, monitor->board_fd,
                          monitor->sessions.rdma);
 }
 

@@ -4,6 +4,7 @@
  *   ca.crt ca.key      our own authority                    tls.crt tls.key   this server's certificate and key
  *   tokens/HASH        one file a token                     users/NAME        one file a user
  *   revoked            names and serials of another authority that are refused
+ *   pool/ID            one file a run that was to come into a pool (server/daemon/pool/runs.h)
  *   port               that clients come to                 lock              held by whoever changes something
  *
  * The folder is for its owner alone (0700), and so are its files (0600). Whatever else is found there is refused with a sentence:

@@ -49,6 +49,9 @@ struct rg_membership {
     bool drained_told;
     bool version_known;
     int64_t joined;        /* revision of the transaction: what is older knows nothing of it */
+    uint32_t left;         /* of settings.dead, a bit each: those that are not in the pool any more */
+    uint32_t parting;      /* likewise, by its place: that etcd is about to forget */
+    bool alone;            /* since it has joined: no other has a GPU of this server's */
     char why[RG_ETCD_WHY]; /* what is wrong; "": nothing */
     uint64_t said[2 * RG_ETCD_ENDPOINTS_MAX]; /* hashes of what the log has of it: each member's may differ */
     uint32_t n_said;
@@ -269,10 +272,18 @@ void rg_self_add_gpus(struct rg_agent *agent, json_t *compare, json_t *puts);
 /** Likewise the leases that last as long as this server is there: they are bound to its new etcd lease. */
 void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts);
 
+/* predecessors.c */
+/** Whether the server cannot come into the pool yet: a run of it that has died is leaving, or another server has its GPUs. */
+bool rg_predecessors_hinder(struct rg_agent *agent);
+/** Whether another server has come with its GPUs at the same moment: the later one goes. */
+void rg_predecessors_check(struct rg_agent *agent);
+
 /* membership.c */
 /** Does what is due. Returns when to come again. */
 uint64_t rg_membership_look(struct rg_agent *agent);
 void rg_membership_drain(struct rg_agent *agent, bool on);
+/** The server is not in the pool, for `why`, and does not try to be for so long. */
+void rg_membership_out(struct rg_agent *agent, const char *why, uint64_t pause_ns);
 /** Leaves the pool at once. */
 void rg_membership_leave(struct rg_agent *agent);
 

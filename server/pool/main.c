@@ -168,7 +168,7 @@ static bool begin(struct rg_agent *agent)
                     RG_OK &&
                 n_fds == 2 && agent->settings.n_endpoints <= RG_AGENT_URLS_MAX &&
                 agent->settings.n_labels <= RG_AGENT_LABELS_MAX &&
-                agent->settings.n_taints <= RG_AGENT_LABELS_MAX &&
+                agent->settings.n_taints <= RG_AGENT_LABELS_MAX && agent->settings.n_dead <= RG_AGENT_DEAD &&
                 (agent->board = rg_board_open(fds[0])) != NULL && rg_pool_make_id(agent->run);
     snprintf(agent->id, sizeof agent->id, "%016" PRIx64, agent->settings.server);
     snprintf(agent->prefix, sizeof agent->prefix, "/remote-gpu/pools/%s/", agent->settings.pool);

@@ -3,7 +3,8 @@
  *
  * Joining waits until the pool's state is known, because what is there of this server is kept: another agent of this server may
  * have been here, or the lease was lost while etcd could not be reached. GPUs come back with what is granted of them, and leases
- * by which sessions run come back with the new etcd lease, all in one transaction that compares what it is based on.
+ * by which sessions run come back with the new etcd lease, all in one transaction that compares what it is based on. Runs of
+ * this server that have died leave first, and no other may have its GPUs (predecessors.c).
  *
  * Times count from when a sign of life was sent, which is before etcd got it: this server stops earlier than etcd forgets it.
  */
@@ -63,7 +64,7 @@ static void complain(struct rg_agent *agent, const char *why, uint64_t pause_ns)
     tell_standing(agent);
 }
 
-static void out(struct rg_agent *agent, const char *why, uint64_t pause_ns)
+void rg_membership_out(struct rg_agent *agent, const char *why, uint64_t pause_ns)
 {
     agent->membership.state = RG_MEMBER_OUT;
     complain(agent, why, pause_ns);
@@ -136,6 +137,7 @@ static void put_done(void *data, enum rg_status status, const json_t *reply, con
         return;
     }
     membership->state = RG_MEMBER_IN;
+    membership->alone = false;
     membership->joined = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
     membership->valid_until_ns = membership->sent_ns + RG_AGENT_TTL_NS;
     membership->next_ns = membership->sent_ns + RG_AGENT_BEAT_NS;
@@ -203,6 +205,8 @@ static void join(struct rg_agent *agent)
     membership->sent_ns = rg_now_ns();
     if (!membership->version_known) {
         rg_etcd_call(agent->etcd, "/version", NULL, version_done, agent);
+    } else if (rg_predecessors_hinder(agent)) {
+        return;
     } else if (membership->etcd_lease) {
         put_everything(agent);
     } else {
@@ -226,7 +230,7 @@ static void beat_done(void *data, enum rg_status status, const json_t *reply, co
     }
     if (rg_etcd_get_number(json_object_get(reply, "result"), "TTL") == 0) {
         membership->etcd_lease = 0;
-        out(agent, "etcd has forgotten this server, since it was not heard for too long", 0);
+        rg_membership_out(agent, "etcd has forgotten this server, since it was not heard for too long", 0);
         return;
     }
     membership->valid_until_ns = membership->sent_ns + RG_AGENT_TTL_NS;
@@ -301,8 +305,9 @@ static void check(struct rg_agent *agent)
             return;
         }
         membership->etcd_lease = 0;
-        out(agent, "etcd has forgotten this server, since it was not heard for too long", 0);
+        rg_membership_out(agent, "etcd has forgotten this server, since it was not heard for too long", 0);
     }
+    rg_predecessors_check(agent);
     look_drained(agent);
 }
 
@@ -316,7 +321,7 @@ static void see_to_past(struct rg_agent *agent)
     agent->rewound = false;
     membership->etcd_lease = 0; /* what is bound to the one before and is not put anew goes with it */
     membership->joined = 0;
-    out(agent, "etcd has another past than before, as when a backup has been restored", 0);
+    rg_membership_out(agent, "etcd has another past than before, as when a backup has been restored", 0);
 }
 
 uint64_t rg_membership_look(struct rg_agent *agent)
@@ -336,7 +341,7 @@ uint64_t rg_membership_look(struct rg_agent *agent)
             return UINT64_MAX;
         }
         join(agent);
-        return UINT64_MAX;
+        return membership->state == RG_MEMBER_OUT ? membership->next_ns : UINT64_MAX;
     }
     if (membership->dirty && !membership->writing)
         write_self(agent);

@@ -27,7 +27,8 @@ enum {
     RG_AGENT_URLS_MAX = RG_ETCD_ENDPOINTS_MAX,
     RG_AGENT_LABELS_MAX = 32,
     RG_AGENT_WHO = 2 * RG_CONTROL_TEXT,
-    RG_AGENT_JOB = RG_CONTROL_TEXT
+    RG_AGENT_JOB = RG_CONTROL_TEXT,
+    RG_AGENT_DEAD = 16
 };
 
 /** The sizes of texts by which etcd is talked to, one behind the other; 0: there is none. All but the password are PEM. */
@@ -44,7 +45,8 @@ struct rg_agent_settings {
     char taints[RG_AGENT_LABELS_MAX][RG_CONTROL_TEXT]; /* "KEY" or "KEY=VALUE" */
     char address[RG_CONTROL_TEXT];                     /* by which clients reach this server */
     uint64_t server; /* this run of the server: its id in the pool, whichever agent speaks for it */
-    uint32_t draining, rdma;
+    uint64_t dead[RG_AGENT_DEAD]; /* runs before this one that have died for sure */
+    uint32_t n_dead, draining, rdma;
     struct rg_etcd_seen seen; /* by the agent before this one */
     struct rg_agent_texts texts;
 };

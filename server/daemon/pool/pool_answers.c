@@ -54,16 +54,26 @@ static void take_client(struct rg_pool_process *pool, struct rg_agent_client *cl
         rg_debug("the pool's agent takes no words");
 }
 
+/* Where this server is in the pool, its runs that have died are not. */
+static void take_standing(struct rg_pool_process *pool, const struct rg_agent_answer *answer)
+{
+    pool->valid_until_ns = answer->standing.valid_until_ns;
+    memcpy(pool->why, answer->standing.why, sizeof pool->why);
+    pool->why[sizeof pool->why - 1] = 0;
+    pool->queue = answer->standing.queue;
+    if (pool->valid_until_ns) {
+        rg_runs_forget(&pool->runs, pool->settings.dead, pool->settings.n_dead);
+        pool->settings.n_dead = 0;
+    }
+}
+
 static void take(struct rg_pool_process *pool, struct rg_agent_answer *answer)
 {
     struct rg_pool_known *known;
     pool->settings.seen = answer->seen;
     switch (answer->kind) {
     case RG_AGENT_STANDING:
-        pool->valid_until_ns = answer->standing.valid_until_ns;
-        memcpy(pool->why, answer->standing.why, sizeof pool->why);
-        pool->why[sizeof pool->why - 1] = 0;
-        pool->queue = answer->standing.queue;
+        take_standing(pool, answer);
         break;
     case RG_AGENT_LEASE:
         rg_pool_take_lease(pool, &answer->lease);

@@ -172,7 +172,8 @@ static bool start(struct rg_pool_process *pool)
 }
 
 bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
-                   const struct rg_daemon_settings *settings, const char *address, int board, bool rdma)
+                   const struct rg_daemon_settings *settings, const char *address, const char *state,
+                   int board, bool rdma)
 {
     struct rg_agent_settings *out = &pool->settings;
     pool->wanted = true;
@@ -195,6 +196,7 @@ bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
         rg_error("no randomness for this server's place in the pool: %s", strerror(errno));
         return false;
     }
+    out->n_dead = rg_runs_begin(&pool->runs, state, out->server, out->dead, RG_AGENT_DEAD);
     pool->texts = read_texts(settings, &out->texts);
     return pool->texts >= 0 && start(pool);
 }
@@ -257,6 +259,7 @@ void rg_pool_stop(struct rg_pool_process *pool)
     rg_sandbox_release(pool->lease);
     if (pool->texts >= 0)
         close(pool->texts);
+    rg_runs_end(&pool->runs);
     free(pool->leases);
     *pool = (struct rg_pool_process){0};
 }

@@ -9,6 +9,7 @@
 #ifndef RG_SERVER_DAEMON_POOL_POOL_PROCESS_H
 #define RG_SERVER_DAEMON_POOL_POOL_PROCESS_H
 
+#include "server/daemon/pool/runs.h"
 #include "server/daemon/sessions/sessions.h"
 #include "server/daemon/settings/settings.h"
 #include "server/pool/protocol.h"
@@ -30,6 +31,7 @@ struct rg_pool_process {
     struct rg_sandboxes *sandboxes;
     struct rg_sandbox_lease *lease;
     struct rg_agent_settings settings;
+    struct rg_pool_runs runs;
     const struct rg_text_list *operators; /* names of certificates; the settings' */
     int board, texts; /* descriptors of the agent's: the board (the caller's), PEM texts */
     pid_t pid;        /* 0: there is none */
@@ -60,12 +62,12 @@ struct rg_pool_process {
 /** Whether the settings ask for a pool and make sense; false: it was said what is wrong. `wanted`: whether one is wanted. */
 RG_MUST_CHECK bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wanted);
 /**
- * Starts the agent. `address`: the first that the server listens on. The callbacks and `data` must be set. False: it was said why
- * not.
+ * Starts the agent. `address`: the first that the server listens on; `state`: the state folder, NULL: there is none. The callbacks and
+ * `data` must be set. False: it was said why not.
  */
 RG_MUST_CHECK bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
-                                 const struct rg_daemon_settings *settings, const char *address, int board,
-                                 bool rdma);
+                                 const struct rg_daemon_settings *settings, const char *address,
+                                 const char *state, int board, bool rdma);
 /** Reads the certificates for etcd again; if they are others, the agent gets them. What cannot be read is said, and stays as it was. */
 void rg_pool_reload(struct rg_pool_process *pool, const struct rg_daemon_settings *settings);
 /** Starts another agent where there is none, if it is time. Returns when it will be; UINT64_MAX: there is one, or none is wanted. */

@@ -210,11 +210,11 @@ etcd_knows.known = {}
 
 
 class Server:
-    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True, environment=(), log=("--log", "debug")):
+    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True, environment=(), log=("--log", "debug"), state=None, driver="soft"):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-pool-")
         ready, self.log_path = os.path.join(self.folder.name, "ready"), os.path.join(self.folder.name, "log")
-        self.state = os.path.join(self.folder.name, "state")
-        command = [DAEMON, "--config", "/dev/null", "--driver", "soft", "--listen", "127.0.0.1:0", "--ready-file", ready,
+        self.state = state or os.path.join(self.folder.name, "state")
+        command = [DAEMON, "--config", "/dev/null", "--driver", driver, "--listen", "127.0.0.1:0", "--ready-file", ready,
                    *log, "--state-dir", self.state, "--pool", pool, "--etcd", etcd_urls, *arguments]
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
