@@ -10,6 +10,7 @@
  *                     from when a client begins to connect until it knows its GPUs; `etcd`, those of a transaction like a grant's,
  *                     made meanwhile by the same means by which servers make theirs
  *     pass N RATE     the same, but each is given back as soon as it is granted
+ *     keep N RATE     likewise, of leases that are kept: `kept` in place of `grant`
  *
  * Every eighth asks for two GPUs on one server, the others for one; always for a sixteenth of its memory. At the end of stdin all is given
  * back. A request that is refused ends the program with status 1.
@@ -27,7 +28,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { THREADS = 64, MOST = 1 << 14, FRACTION = 1000000 / 16, PAUSE_MS = 50 };
+enum { THREADS = 64, MOST = 1 << 14, FRACTION = 1000000 / 16, PAUSE_MS = 50, KEPT_S = 600 };
 
 static const char *const *servers;
 static unsigned n_servers;
@@ -39,7 +40,7 @@ static struct {
     uint64_t due_ns[MOST], took_ns[MOST]; /* by the number of the lease */
     atomic_uint next;
     unsigned end;
-    bool held;
+    bool held, kept;
 } round_;
 
 static void sleep_until(uint64_t ns)
@@ -59,6 +60,8 @@ static void *ask(void *unused)
                                           .fraction = FRACTION,
                                           .waits = true,
                                           .wait_seconds = RG_POOL_FOR_EVER,
+                                          .kept = round_.kept,
+                                          .seconds = KEPT_S,
                                           .timeout_ns = 60000000000u};
         struct rg_pool_failure failure;
         sleep_until(round_.due_ns[i]);
@@ -68,6 +71,11 @@ static void *ask(void *unused)
             exit(1);
         }
         round_.took_ns[i] = rg_now_ns() - began;
+        if (round_.kept &&
+            !rg_pool_release(servers[i % n_servers], leases[i].id, wish.timeout_ns, &failure)) {
+            fprintf(stderr, "pool_asker: lease %u: %s\n", i, failure.why);
+            exit(1);
+        }
         if (!round_.held)
             rg_pool_lease_fini(&leases[i]);
     }
@@ -139,7 +147,7 @@ static void print_samples(const char *name, const uint64_t *samples, unsigned n)
     printf("\n");
 }
 
-static bool ask_many(unsigned n, double rate, bool held)
+static bool ask_many(unsigned n, double rate, bool held, bool kept)
 {
     pthread_t threads[THREADS], prober;
     uint64_t due = rg_now_ns();
@@ -153,6 +161,7 @@ static bool ask_many(unsigned n, double rate, bool held)
     atomic_store(&round_.next, first);
     round_.end = n_asked = first + n;
     round_.held = held;
+    round_.kept = kept;
     own.n = 0;
     atomic_store(&own.end, false);
     if (pthread_create(&prober, NULL, ask_etcd, NULL) != 0)
@@ -164,7 +173,7 @@ static bool ask_many(unsigned n, double rate, bool held)
         pthread_join(threads[i], NULL);
     atomic_store(&own.end, true);
     pthread_join(prober, NULL);
-    print_samples("grant", &round_.took_ns[first], n);
+    print_samples(kept ? "kept" : "grant", &round_.took_ns[first], n);
     print_samples("etcd", own.took_ns, own.n);
     return true;
 }
@@ -188,8 +197,9 @@ int main(int argc, char **argv)
     while (fgets(line, sizeof line, stdin)) {
         unsigned n = 0;
         double rate = 0;
-        if (!(sscanf(line, "ask %u %lf", &n, &rate) == 2 && ask_many(n, rate, true)) &&
-            !(sscanf(line, "pass %u %lf", &n, &rate) == 2 && ask_many(n, rate, false))) {
+        if (!(sscanf(line, "ask %u %lf", &n, &rate) == 2 && ask_many(n, rate, true, false)) &&
+            !(sscanf(line, "pass %u %lf", &n, &rate) == 2 && ask_many(n, rate, false, false)) &&
+            !(sscanf(line, "keep %u %lf", &n, &rate) == 2 && ask_many(n, rate, false, true))) {
             fprintf(stderr, "pool_asker: what is to be done? %s", line);
             return 2;
         }

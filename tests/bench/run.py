@@ -232,6 +232,7 @@ def grants_test(build):
             # a grant and its end are four changes of keys, which each server is told of that is asked
             expect(row["busy"]["watchers"] >= row["servers"] and row["busy"]["events"] > 0 and row["busy"]["requests"] > 0, "row: %r" % row)
             expect(0 < row["agent"] < row["memory"], "row: %r" % row)
+        expect(all(result["kept"][name]["n"] == 2 and result["kept"][name]["p50"] > 0 for name in ("first", "again")), "kept: %r" % result["kept"])
         expect(result["sessions"]["worker"] > 100000 and result["sessions"]["server"] > 100000, "sessions: %r" % result["sessions"])
         expect(len(result["targets"]) == 2 and all(one["met"] is not None for one in result["targets"]), "targets: %r" % result["targets"])
         with open(page) as file:
