@@ -1,6 +1,7 @@
 /* topology.c - see topology.h. What comes from servers is cleaned before it is printed. */
 #include "client/cli/topology.h"
 
+#include "client/cli/pool/pool.h"
 #include "common/base/limits.h"
 #include "common/base/printable.h"
 
@@ -53,17 +54,7 @@ static int group_of(const json_t *gpu, const char *name)
     return json_is_integer(value) ? (int)json_integer_value(value) : -1;
 }
 
-/* What was measured from this machine. */
-static void print_way(const json_t *figures)
-{
-    const double latency = (double)json_integer_value(json_array_get(figures, 0)),
-                 bandwidth = (double)json_integer_value(json_array_get(figures, 1));
-    if (figures)
-        printf(", %.1f us and %.1f MB/s from here", latency / 1e3, bandwidth / 1e6);
-    printf("\n");
-}
-
-static void print_member(const json_t *member, const json_t *links)
+static void print_member(const json_t *pool, const json_t *member)
 {
     struct place places[RG_DEVICES_MAX];
     char address[RG_CONTROL_TEXT], host[RG_CONTROL_TEXT];
@@ -77,7 +68,8 @@ static void print_member(const json_t *member, const json_t *links)
     rg_printable_clean(address);
     rg_printable_clean(host);
     printf("%s: %s", address, host);
-    print_way(json_object_get(links, there ? there : ""));
+    rg_pool_print_link(pool, member);
+    printf("\n");
     json_array_foreach(json_object_get(member, "gpus"), i, gpu) if (n < RG_DEVICES_MAX) places[n++] =
         (struct place){.index = (unsigned)group_of(gpu, "index"),
                        .numa = group_of(gpu, "numa"),
@@ -88,12 +80,12 @@ static void print_member(const json_t *member, const json_t *links)
 
 static void print_pool(const json_t *pool)
 {
-    const json_t *member, *links = json_object_get(pool, "links");
+    const json_t *member;
     const time_t measured = (time_t)json_integer_value(json_object_get(pool, "measured"));
     struct tm date;
     char text[32] = "";
     size_t i;
-    json_array_foreach(json_object_get(pool, "servers"), i, member) print_member(member, links);
+    json_array_foreach(json_object_get(pool, "servers"), i, member) print_member(pool, member);
     if (measured && strftime(text, sizeof text, "%Y-%m-%d %H:%M", localtime_r(&measured, &date)))
         printf("The ways from here were measured last on %s.\n", text);
     else

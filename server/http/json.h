@@ -18,14 +18,6 @@ json_t *rg_json_reader(const struct rg_view *view);
 json_t *rg_json_gpus(const struct rg_view *view);
 json_t *rg_json_sessions(const struct rg_view *view);
 
-/**
- * The pool's members, and its requests that the reader may see, as the pool's agent tells him. RG_ERR_REFUSED: he sees nothing, and
- * `refused` says why; RG_ERR_TIMEOUT, RG_ERR_NO_MEMORY.
- */
-RG_MUST_CHECK enum rg_status rg_json_pool(const struct rg_view_source *source,
-                                          struct rg_monitor_question *reader, json_t **out, char *refused,
-                                          size_t refused_size);
-
 /** Text of a peer's as a string that can be shown; "" for NULL. */
 json_t *rg_json_text(const char *text);
 

@@ -7,9 +7,12 @@
  */
 (() => {
   const PERIOD_MS = 2000;
+  const LINKS_EVERY = 15; /* looks: what was measured changes seldom */
+  const LINKS_FIRST = 12; /* rows, before all are wished for */
   const GUARD = "remote-gpu-guard";
   const shown = new Map();
   let reader = null;
+  const links = {age: 0, rows: [], whole: true, all: false};
   const byId = (id) => document.getElementById(id);
 
   const element = (name, text, attributes = {}) => {
@@ -242,6 +245,80 @@
     byId("pool-status").append(" · " + pool.members.length + (pool.members.length === 1 ? " server · " : " servers · ") + (pool.waiting === 1 ? "1 request waits" : pool.waiting + " requests wait"));
   };
 
+  /* --- what was measured between machines and servers --- */
+
+  const trip = (s) => s < 1e-3 ? (1e6 * s).toFixed(s < 1e-5 ? 1 : 0) + " µs" : s < 1 ? (1e3 * s).toFixed(s < 1e-2 ? 2 : 1) + " ms" : s.toFixed(2) + " s";
+  const rate = (n) => n < 1e6 ? (n / 1e3).toFixed(0) + " kB/s" : n < 1e9 ? (n / 1e6).toFixed(n < 1e7 ? 1 : 0) + " MB/s" : (n / 1e9).toFixed(1) + " GB/s";
+  const count = (n, one) => n + " " + one + (n === 1 ? "" : "s");
+  const middle = (sorted) => sorted[Math.floor((sorted.length - 1) / 2)];
+  const ORDERS = {slow: (a, b) => b.trip - a.trip, fast: (a, b) => a.trip - b.trip, narrow: (a, b) => a.rate - b.rate, server: () => 0};
+
+  const summaryOf = (rows) => {
+    const trips = rows.map((row) => row.trip).sort((a, b) => a - b), rates = rows.map((row) => row.rate).sort((a, b) => a - b);
+    return count(rows.length, "link") + " from " + count(new Set(rows.map((row) => row.from)).size, "machine") + " to " +
+      count(new Set(rows.map((row) => row.address)).size, "server") + ". Round trip " + trip(trips[0]) + " to " + trip(trips[trips.length - 1]) + ", " +
+      trip(middle(trips)) + " in the median; bandwidth " + rate(rates[0]) + " to " + rate(rates[rates.length - 1]) + ", " + rate(middle(rates)) +
+      " in the median." + (links.whole ? "" : " There are more than are told.");
+  };
+
+  const summarise = (text) => {
+    if (byId("links-summary").textContent !== text)
+      byId("links-summary").textContent = text;
+  };
+
+  const showLinks = () => {
+    const order = byId("links-order").value, from = byId("links-from").value;
+    byId("links").hidden = links.rows.length === 0;
+    if (links.rows.length === 0) {
+      summarise("No link to a server was measured" + (reader.sees === "operator" ? "" : " by you") +
+        ": remote-gpu netperf --pool measures those from the machine that it runs on.");
+      return;
+    }
+    const names = [...new Set(links.rows.map((row) => row.from))].sort();
+    fill(byId("links-from"), [element("option", "all machines", {value: ""}), ...names.map((name) => element("option", name, {value: name}))]);
+    byId("links-from").value = names.includes(from) ? from : "";
+    const rows = links.rows.filter((row) => !names.includes(from) || row.from === from);
+    rows.sort((a, b) => ORDERS[order](a, b) || a.server.localeCompare(b.server) || a.from.localeCompare(b.from));
+    summarise(summaryOf(rows));
+    const all = byId("links-all");
+    all.hidden = rows.length <= LINKS_FIRST;
+    all.textContent = links.all ? "Show the first " + LINKS_FIRST : "Show all " + rows.length;
+    all.setAttribute("aria-expanded", String(links.all));
+    fill(byId("link-list"), rows.slice(0, links.all ? rows.length : LINKS_FIRST).map((row) => {
+      const made = element("tr");
+      made.append(...[["From", row.from], ["Server", row.server], ["Round trip", trip(row.trip)], ["Bandwidth", rate(row.rate)],
+        ["Measured", since(row.measured)]].map(([name, text]) => element("td", text, {"data-label": name})));
+      return made;
+    }));
+  };
+
+  /* Of a machine that several have measured from, it is said who; a server's own machine is called so. */
+  const takeLinks = (told, members) => {
+    const hosts = new Map(members.map((member) => [member.address, member.host || member.address])), names = new Set(hosts.values());
+    const users = new Map();
+    for (const one of told.links)
+      users.set(one.machine, (users.get(one.machine) || 0) + 1);
+    links.whole = !told.more && told.links.every((one) => one.left_out === 0);
+    const named = (address) => hosts.has(address) && hosts.get(address) !== address ? hosts.get(address) + " (" + address + ")" : address;
+    links.rows = told.links.flatMap((one) => one.servers.map((server) => ({
+      from: one.machine + (names.has(one.machine) ? " (a server)" : "") + (users.get(one.machine) > 1 ? ", " + (one.name || "unauthenticated") : ""),
+      server: named(server.address), address: server.address, trip: server.round_trip_seconds, rate: server.bytes_per_second, measured: one.measured})));
+  };
+
+  const lookAtLinks = async (members) => {
+    if (links.age % LINKS_EVERY === 0)
+      takeLinks(await get("pool/links"), members);
+    links.age++;
+    showLinks();
+  };
+
+  for (const id of ["links-order", "links-from"])
+    byId(id).addEventListener("change", showLinks);
+  byId("links-all").addEventListener("click", () => {
+    links.all = !links.all;
+    showLinks();
+  });
+
   const say = (text, bad) => {
     const status = byId("status");
     if (status.textContent !== text)
@@ -265,8 +342,11 @@
       showReader(server);
       showGpus(gpus.gpus);
       showSessions(sessions.sessions);
-      if (server.pool)
-        showPool(await get("pool"));
+      if (server.pool) {
+        const pool = await get("pool");
+        showPool(pool);
+        await lookAtLinks(pool.members);
+      }
       say(server.ready ? "Ready for new sessions" : "Not ready: " + server.why, !server.ready);
     } catch (error) {
       if (error.status === 401)
@@ -285,6 +365,7 @@
     history.replaceState(null, "", "/");
     try {
       localStorage.setItem(GUARD, (await post("login", {token: secret[1]})).guard);
+      links.age = 0;
     } catch (error) {
       told("Not logged in: " + error.message);
     }

@@ -7,6 +7,7 @@
 #include "server/http/json.h"
 #include "server/http/metrics.h"
 #include "server/http/page.h"
+#include "server/http/pool.h"
 #include "server/http/reader.h"
 
 #include <pthread.h>
@@ -187,11 +188,14 @@ static void answer_sessions(const struct rg_paths_source *source, const struct r
     answer_view(source, request, RG_VIEW_NAMES, rg_json_sessions, answer);
 }
 
-static void answer_pool(const struct rg_paths_source *source, const struct rg_http_request *request,
-                        struct rg_http_answer *answer)
+/* What the pool's agent tells. */
+static void answer_by_agent(const struct rg_paths_source *source, const struct rg_http_request *request,
+                            enum rg_status (*ask)(const struct rg_view_source *, struct rg_monitor_question *,
+                                                  json_t **, char *, size_t),
+                            struct rg_http_answer *answer)
 {
     struct rg_monitor_question reader;
-    json_t *pool = NULL;
+    json_t *told = NULL;
     char why[RG_CONTROL_REASON] = "";
     if (!rg_reader_read(request, &reader, answer))
         return;
@@ -199,12 +203,24 @@ static void answer_pool(const struct rg_paths_source *source, const struct rg_ht
         rg_http_say_error(answer, MHD_HTTP_NOT_FOUND, "this server is in no pool");
         return;
     }
-    const enum rg_status status = rg_json_pool(source->view, &reader, &pool, why, sizeof why);
+    const enum rg_status status = ask(source->view, &reader, &told, why, sizeof why);
     if (status == RG_OK)
-        rg_http_say_json(answer, MHD_HTTP_OK, pool);
+        rg_http_say_json(answer, MHD_HTTP_OK, told);
     else
         rg_http_say_error(answer, rg_http_status(status),
                           status == RG_ERR_REFUSED ? why : "the server cannot ask its pool now");
+}
+
+static void answer_pool(const struct rg_paths_source *source, const struct rg_http_request *request,
+                        struct rg_http_answer *answer)
+{
+    answer_by_agent(source, request, rg_json_pool, answer);
+}
+
+static void answer_links(const struct rg_paths_source *source, const struct rg_http_request *request,
+                         struct rg_http_answer *answer)
+{
+    answer_by_agent(source, request, rg_json_links, answer);
 }
 
 static void answer_drain(const struct rg_paths_source *source, const struct rg_http_request *request,
@@ -250,12 +266,19 @@ static const struct path {
     void (*answer)(const struct rg_paths_source *source, const struct rg_http_request *request,
                    struct rg_http_answer *answer);
 } paths[] = {
-    {"/healthz", GET, answer_health},         {"/readyz", GET, answer_ready},
-    {"/metrics", GET, answer_metrics},        {API "server", GET, answer_server},
-    {API "gpus", GET, answer_gpus},           {API "sessions", GET, answer_sessions},
-    {API "pool", GET, answer_pool},           {API "reader", GET, answer_reader},
-    {API "login", POST, rg_http_login},       {API "logout", POST, rg_http_logout},
-    {API "server/drain", POST, answer_drain}, {API "server/undrain", POST, answer_undrain},
+    {"/healthz", GET, answer_health},
+    {"/readyz", GET, answer_ready},
+    {"/metrics", GET, answer_metrics},
+    {API "server", GET, answer_server},
+    {API "gpus", GET, answer_gpus},
+    {API "sessions", GET, answer_sessions},
+    {API "pool", GET, answer_pool},
+    {API "pool/links", GET, answer_links},
+    {API "reader", GET, answer_reader},
+    {API "login", POST, rg_http_login},
+    {API "logout", POST, rg_http_logout},
+    {API "server/drain", POST, answer_drain},
+    {API "server/undrain", POST, answer_undrain},
 };
 
 static const struct path *find_path(const char *url)

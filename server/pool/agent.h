@@ -307,6 +307,13 @@ void rg_agent_usage_fini(struct rg_agent_usage *usage);
 json_t *rg_agent_usage_json(const struct rg_agent *agent, const char *key, bool is_operator,
                             const json_t *question);
 
+/** "alice", "uid:1000", "unauthenticated 127.0.0.1": what people call a user by whose key it is (server/daemon/grant/who.h). */
+void rg_agent_user_name(const char *key, char *out, size_t size);
+
+/* links_told.c */
+/** What was measured from machines whose ids come behind `after`, in their order: one's own, or all. NULL: no memory. */
+json_t *rg_links_told(const struct rg_agent *agent, const char *key, bool is_operator, const char *after);
+
 /* history.c */
 /** Requests that wait in the pool, as far as this server knows. */
 struct rg_agent_queue rg_agent_history_queue(const struct rg_agent *agent);

@@ -44,6 +44,12 @@ static void list_leases(struct rg_agent_ask *ask, const json_t *question)
                                          rg_pool_get_text(question, "after", "")));
 }
 
+static void list_links(struct rg_agent_ask *ask, const json_t *question)
+{
+    rg_ask_answer(
+        ask, rg_links_told(ask->agent, ask->key, ask->is_operator, rg_pool_get_text(question, "after", "")));
+}
+
 static void usage(struct rg_agent_ask *ask, const json_t *question)
 {
     rg_ask_answer(ask, rg_agent_usage_json(ask->agent, ask->key, ask->is_operator, question));
@@ -54,11 +60,11 @@ static const struct verb {
     const char *name;
     void (*serve)(struct rg_agent_ask *ask, const json_t *question);
     bool whole;
-} verbs[] = {{"request", rg_request_take, true},   {"list", list, true},
-             {"leases", list_leases, true},        {"usage", usage, true},
-             {"measured", rg_links_take, true},    {"renew", rg_leases_renew, false},
-             {"find", rg_leases_find, false},      {"hold", rg_hold_resume, false},
-             {"release", rg_leases_release, false}};
+} verbs[] = {{"request", rg_request_take, true}, {"list", list, true},
+             {"leases", list_leases, true},      {"usage", usage, true},
+             {"links", list_links, true},        {"measured", rg_links_take, true},
+             {"renew", rg_leases_renew, false},  {"find", rg_leases_find, false},
+             {"hold", rg_hold_resume, false},    {"release", rg_leases_release, false}};
 
 static const struct verb *verb_of(const json_t *question)
 {

@@ -15,8 +15,7 @@
 #define PAGE_SIZE 24576u /* of users, and of projects */
 #define ONE_SIZE  26u    /* of one, beside its name: a colon, a comma, and a number */
 
-/* "alice", "uid:1000", "unauthenticated 127.0.0.1": what people call a user by whose key it is (server/daemon/grant/who.h). */
-static void name_user(const char *key, char *out, size_t size)
+void rg_agent_user_name(const char *key, char *out, size_t size)
 {
     if (strncmp(key, "3 ", 2) == 0)
         snprintf(out, size, "%s", key + 2);
@@ -51,7 +50,7 @@ static json_t *sums_of(const struct rg_agent *agent, const char *kind, const cha
             if (alone && strcmp(name, alone) != 0)
                 continue;
             if (users)
-                name_user(name, shown, sizeof shown);
+                rg_agent_user_name(name, shown, sizeof shown);
             else
                 snprintf(shown, sizeof shown, "%s", name);
             const uint64_t left = rg_pool_usage_decayed((uint64_t)json_integer_value(used),

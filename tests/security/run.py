@@ -638,7 +638,7 @@ def case_http_port(world):
 
     with world.capture() as packets:
         healthy, ready, *refused_ = ask("/healthz", "/readyz", "/metrics", "/api/v1/server", "/api/v1/gpus", "/api/v1/sessions",
-                                        "/api/v1/reader", "/api/v1/pool", "POST /api/v1/server/drain", "POST /api/v1/sessions/1/end")
+                                        "/api/v1/reader", "/api/v1/pool", "/api/v1/pool/links", "POST /api/v1/server/drain", "POST /api/v1/sessions/1/end")
         expect((healthy, ready) == ((200, "ok\n"), (200, "ready\n")), "it is not said whether it is well: %s %s" % (healthy, ready))
         for status, text in refused_:
             expect(status in (401, 404) and "alice" not in text and "marker" not in text, "a stranger is told: %d %s" % (status, text))

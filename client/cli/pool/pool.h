@@ -38,5 +38,7 @@ const char *rg_cli_pool_name(const struct rg_cli_settings *settings, const char 
 
 /** Prints what rg_pool_list gives, for people. */
 void rg_pool_print(const json_t *pool);
+/** Of it, within a line, what was measured between this machine and a server; nothing where that was not. */
+void rg_pool_print_link(const json_t *pool, const json_t *member);
 
 #endif

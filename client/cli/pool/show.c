@@ -53,7 +53,17 @@ static void print_labels(const char *word, const json_t *labels)
     }
 }
 
-static void print_member(const json_t *member)
+void rg_pool_print_link(const json_t *pool, const json_t *member)
+{
+    const char *address = json_string_value(json_object_get(member, "address"));
+    const json_t *figures = address ? json_object_get(json_object_get(pool, "links"), address) : NULL;
+    const double latency = (double)json_integer_value(json_array_get(figures, 0)),
+                 bandwidth = (double)json_integer_value(json_array_get(figures, 1));
+    if (figures)
+        printf(", %.1f us and %.1f MB/s from here", latency / 1e3, bandwidth / 1e6);
+}
+
+static void print_member(const json_t *pool, const json_t *member)
 {
     char address[256], host[256], cuda[32];
     const json_t *gpu;
@@ -64,6 +74,7 @@ static void print_member(const json_t *member)
            json_is_true(json_object_get(member, "draining")) ? ", draining" : "");
     print_labels("", json_object_get(member, "labels"));
     print_labels("taints: ", json_object_get(member, "taints"));
+    rg_pool_print_link(pool, member);
     printf("\n");
     json_array_foreach(json_object_get(member, "gpus"), i, gpu) print_gpu(gpu);
 }
@@ -116,7 +127,7 @@ void rg_pool_print(const json_t *pool)
            (long long)waiting);
     if (*text_of(pool, "etcd", why, sizeof why))
         printf("  as it was last known: %s\n", why);
-    json_array_foreach(json_object_get(pool, "servers"), i, member) print_member(member);
+    json_array_foreach(json_object_get(pool, "servers"), i, member) print_member(pool, member);
     json_array_foreach(json_object_get(pool, "leases"), i, lease) print_lease(lease);
     json_array_foreach(json_object_get(pool, "requests"), i, request) print_request(request);
 }

@@ -197,6 +197,7 @@ static bool serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         rg_reader_look(monitor, question, &answered);
         return true;
     case RG_ASK_LIST:
+    case RG_ASK_LINKS:
         rg_reader_list(monitor, question, &answered);
         return true;
     case RG_ASK_LOGIN:
@@ -222,8 +223,8 @@ static bool serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
 /* Which has to say whose it is. */
 static bool is_of_reader(enum rg_monitor_question_kind kind)
 {
-    return kind == RG_ASK_LOOK || kind == RG_ASK_LIST || kind == RG_ASK_LOGIN || kind == RG_ASK_LOGOUT ||
-           kind == RG_ASK_ACT;
+    return kind == RG_ASK_LOOK || kind == RG_ASK_LIST || kind == RG_ASK_LINKS || kind == RG_ASK_LOGIN ||
+           kind == RG_ASK_LOGOUT || kind == RG_ASK_ACT;
 }
 
 void rg_http_serve(struct rg_monitor *monitor)

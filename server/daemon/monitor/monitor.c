@@ -155,6 +155,7 @@ static bool serve_frontend(struct rg_monitor *monitor, const struct rg_monitor_q
         rg_reader_link(monitor, question, fd, answered);
         return true;
     case RG_ASK_LIST: /* not the frontend's: it asks for its clients */
+    case RG_ASK_LINKS:
     case RG_ASK_LOGIN:
     case RG_ASK_LOGOUT:
     case RG_ASK_ACT:

@@ -38,6 +38,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_LOOK:
     case RG_ASK_SIGN:
     case RG_ASK_LIST:
+    case RG_ASK_LINKS:
     case RG_ASK_LOGIN:
     case RG_ASK_LOGOUT:
     case RG_ASK_ACT:
@@ -133,6 +134,7 @@ bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
         return check_peer(&question->peer);
     case RG_ASK_LOOK:
     case RG_ASK_LIST:
+    case RG_ASK_LINKS:
     case RG_ASK_LOGIN:
     case RG_ASK_LOGOUT:
     case RG_ASK_ACT:

@@ -10,6 +10,7 @@
 #include "server/daemon/sessions/gauges.h"
 #include "server/daemon/shared/audit.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,7 +191,17 @@ void rg_reader_look(struct rg_monitor *monitor, const struct rg_monitor_question
     rg_reply(&monitor->http.process, answered, &file, file >= 0 ? 1 : 0);
 }
 
-/* As the reader: leases and requests of others are told to operators alone. */
+/* What the agent is asked for. Returns how long that is. */
+static uint32_t write_question(const struct rg_monitor_question *question, char *out, size_t size)
+{
+    if (question->kind == RG_ASK_LINKS)
+        return (uint32_t)snprintf(out, size, "{\"ask\":\"links\",\"after\":\"%016" PRIx64 "\"}",
+                                  question->page.after);
+    return (uint32_t)snprintf(out, size, "{\"ask\":\"list\",\"from\":%u}",
+                              (unsigned)(question->page.first & UINT16_MAX));
+}
+
+/* As the reader: leases and requests of others, and what they have measured, are told to operators alone. */
 void rg_reader_list(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                     struct rg_monitor_answer *answered)
 {
@@ -202,8 +213,7 @@ void rg_reader_list(struct rg_monitor *monitor, const struct rg_monitor_question
         rg_reply(&monitor->http.process, answered, NULL, 0);
         return;
     }
-    word.ask.size = (uint32_t)snprintf(text, sizeof text, "{\"ask\":\"list\",\"from\":%u}",
-                                       (unsigned)(question->page.first & UINT16_MAX));
+    word.ask.size = write_question(question, text, sizeof text);
     if (reading.who.proof > RG_PROOF_NONE)
         rg_who_key(&reading.who, question->peer.address, word.ask.key, sizeof word.ask.key);
     else /* somebody who has proved nothing and has nothing */

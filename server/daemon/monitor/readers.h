@@ -18,7 +18,7 @@ bool rg_reader_is_operator(const struct rg_monitor *monitor, const struct rg_who
 /** RG_ASK_LOOK: answers with a file that has a struct rg_snapshot, or refuses. */
 void rg_reader_look(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                     struct rg_monitor_answer *answered);
-/** RG_ASK_LIST. */
+/** RG_ASK_LIST, RG_ASK_LINKS. */
 void rg_reader_list(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                     struct rg_monitor_answer *answered);
 /** RG_ASK_LOGIN and RG_ASK_LOGOUT. */

@@ -73,6 +73,7 @@ enum rg_monitor_question_kind {
     RG_ASK_LOGIN, /* against such a secret; answer: a file with a struct rg_login_grant */
     RG_ASK_LOGOUT, /* the cookie is over */
     RG_ASK_ACT,    /* do something to a session or the server; the answer comes when it is done */
+    RG_ASK_LINKS, /* as RG_ASK_LIST: what was measured between machines and the pool's servers, behind `after` of `page` */
 };
 
 /** What the client has proved of itself. */
@@ -149,7 +150,7 @@ enum rg_page_action {
     RG_PAGE_END,
 };
 
-/** RG_ASK_LOOK, _LIST, _LOGIN, _LOGOUT and _ACT of the process that answers HTTP. */
+/** RG_ASK_LOOK, _LIST, _LINKS, _LOGIN, _LOGOUT and _ACT of the process that answers HTTP. */
 struct rg_monitor_page {
     enum rg_reader_proof proof;
     union {
@@ -161,6 +162,7 @@ struct rg_monitor_page {
     uint32_t names;       /* RG_ASK_LOOK: 1: those sessions that the reader may see; 0: all, and of nobody */
     uint32_t health;      /* RG_ASK_LOOK: 1: by nobody, figures alone */
     uint32_t first;       /* RG_ASK_LIST */
+    uint64_t after;       /* RG_ASK_LINKS: an id; 0: from the beginning */
     enum rg_page_action action; /* RG_ASK_ACT */
     uint64_t session;           /* likewise, of what is done to one */
 };

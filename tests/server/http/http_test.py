@@ -367,7 +367,9 @@ class Api(Case):
                 self.assertIn(str(status), described["responses"], path)
 
     def test_in_no_pool(self):
-        self.assertEqual(self.get(self.server(), "pool"), (404, {"error": "this server is in no pool"}))
+        server = self.server()
+        for path in ("pool", "pool/links"):
+            self.assertEqual(self.get(server, path), (404, {"error": "this server is in no pool"}))
 
     def test_a_monitor_that_hangs(self):
         server = self.server()

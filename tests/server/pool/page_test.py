@@ -82,6 +82,34 @@ class Page(PoolCase):
         self.assertEqual([(one["place"], one["gpus"]) for one in pool["requests"]], [(1, 1)])
         self.assertIn(lease, json.dumps(pool["members"]))
 
+    def links(self, server, cookie=""):
+        request = urllib.request.Request("http://127.0.0.1:%d/api/v1/pool/links" % self.port_of(server), headers={"Cookie": cookie} if cookie else {})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def test_measured_links(self):
+        """As they are described, the operator's to see; whoever is not known has measured nothing."""
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls, "--http", "127.0.0.1:0", gpus=1)
+        cookie = self.log_in(server)
+        self.assertEqual(self.links(server, cookie), {"links": [], "more": False})
+        outcome = run(COMMAND, "netperf", "--pool", "--json", "-s", server.address)
+        self.assertEqual(outcome.status, 0, outcome)
+        measured = json.loads(outcome.out)
+        ((latency, bandwidth),) = measured["servers"].values()
+        told = wait_until(lambda: self.links(server, cookie)["links"], "what was measured is told")
+        (one,) = told
+        (link,) = one["servers"]
+        self.assertEqual((one["machine"], one["left_out"], link["address"], link["bytes_per_second"]),
+                         (measured["machine"], 0, server.address, bandwidth))
+        self.assertAlmostEqual(link["round_trip_seconds"], latency * 1e-9, delta=1e-12)
+        self.assertEqual(self.links(server), {"links": [], "more": False})
+        schema = json.loads(self.get(server, "/api/v1/openapi.json")[1])["components"]["schemas"]["Links"]
+        described = schema["properties"]["links"]["items"]
+        self.assertEqual(set(described["properties"]), set(one))
+        self.assertEqual(set(described["properties"]["servers"]["items"]["properties"]), set(link))
+        self.assertEqual(set(schema["properties"]), {"links", "more"})
+
     def index_of(self, server, lease):
         """Which GPU a lease has, as its owner sees it."""
         (index,) = [gpu["index"] for member in self.pool(server)["servers"] for gpu in member["gpus"]

@@ -219,3 +219,80 @@ Test(told, figures_of_somebody_else_stay, .init = start)
         sizeof said);
     cr_expect_str_empty(said, "%s", said);
 }
+
+/* What a machine has measured, as links.c writes it: of `servers` servers of the pool, and of one that has gone. */
+static void put_links(unsigned id, const char *user, unsigned servers)
+{
+    json_t *figures = json_object();
+    json_object_set_new(figures, "gone:7600", json_pack("[i, i]", 1, 1));
+    for (unsigned i = 1; i <= servers; i++) {
+        char address[24];
+        snprintf(address, sizeof address, "gpu%u:7600", i);
+        json_object_set_new(figures, address, json_pack("[i, i]", 1000 + i, 2000 + i));
+    }
+    put("links", id,
+        json_pack("{s:s, s:s, s:i, s:o}", "user", user, "machine", "client", "as_of", 7, "servers", figures));
+}
+
+static void put_servers(unsigned n)
+{
+    for (unsigned i = 1; i <= n; i++)
+        put("servers", i, json_pack("{s:o}", "address", json_sprintf("gpu%u:7600", i)));
+}
+
+/* All figures that somebody is told, page by page; *machines: of so many. */
+static size_t count_links(const char *key, bool is_operator, size_t *machines)
+{
+    char after[RG_POOL_ID] = "0000000000000000";
+    size_t n = 0;
+    *machines = 0;
+    for (unsigned page = 0; page < 500 && *after; page++) {
+        json_t *answer = rg_links_told(&agent, key, is_operator, after);
+        cr_assert_leq(size_of(answer), RG_ANSWER_SIZE_MAX);
+        const char *more = json_string_value(json_object_get(answer, "more_links"));
+        const json_t *one;
+        size_t i;
+        json_array_foreach(json_object_get(answer, "links"), i, one)
+        {
+            const json_t *servers = json_object_get(one, "servers");
+            ++*machines;
+            n += json_object_size(servers) + (size_t)json_integer_value(json_object_get(one, "left_out"));
+            cr_assert_null(json_object_get(servers, "gone:7600"));
+        }
+        cr_assert(!more || strcmp(more, after) > 0);
+        snprintf(after, sizeof after, "%s", more ? more : "");
+        json_decref(answer);
+    }
+    return n;
+}
+
+Test(told, links_are_their_measurers_and_operators, .init = start)
+{
+    size_t machines;
+    put_servers(64);
+    for (unsigned i = 1; i <= 100; i++)
+        put_links(i, i % 4 ? "3 alice" : "3 bob", 64);
+    cr_expect_eq(count_links("3 op", true, &machines), 6400);
+    cr_expect_eq(machines, 100);
+    cr_expect_eq(count_links("3 bob", false, &machines), 25 * 64);
+    cr_expect_eq(machines, 25);
+    cr_expect_eq(count_links("3 carol", false, &machines), 0);
+    json_t *answer = rg_links_told(&agent, "3 bob", false, "");
+    const json_t *one = json_array_get(json_object_get(answer, "links"), 0),
+                 *first = json_object_get(json_object_get(one, "servers"), "gpu1:7600");
+    cr_expect_str_eq(json_string_value(json_object_get(one, "name")), "bob");
+    cr_expect_str_eq(json_string_value(json_object_get(one, "machine")), "client");
+    cr_expect_eq(json_integer_value(json_array_get(first, 0)), 1001);
+    cr_expect_eq(json_integer_value(json_array_get(first, 1)), 2001);
+    json_decref(answer);
+}
+
+Test(told, links_to_more_servers_than_fit_are_cut, .init = start)
+{
+    size_t machines;
+    put_servers(2000);
+    put_links(1, "3 alice", 2000);
+    put_links(2, "3 alice", 2000);
+    cr_expect_eq(count_links("3 alice", false, &machines), 4000);
+    cr_expect_eq(machines, 2);
+}

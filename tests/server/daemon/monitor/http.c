@@ -128,6 +128,7 @@ Test(http, who_is_not_known_sees_nothing_beyond_this_machine)
     cr_assert(!look_as(plain, true, &status) && status == RG_ERR_REFUSED);
     cr_assert(!look_as(plain, false, &status) && status == RG_ERR_REFUSED);
     cr_assert_eq(ask_as(&plain, RG_ASK_LIST, NULL, &fd).status, RG_ERR_REFUSED);
+    cr_assert_eq(ask_as(&plain, RG_ASK_LINKS, NULL, &fd).status, RG_ERR_REFUSED);
     cr_assert_eq(ask_as(&plain, RG_ASK_LIST, "mallory", &fd).status, RG_ERR_REFUSED,
                  "a certificate that nobody knows");
     page.action = RG_PAGE_DRAIN;
@@ -179,6 +180,7 @@ Test(http, a_bearer_sees_figures_alone)
     const struct rg_monitor_answer list = ask_as(&page, RG_ASK_LIST, NULL, &fd);
     cr_assert(list.status == RG_ERR_REFUSED && list.code == RG_REFUSAL_UNAUTHORISED,
               "the pool's servers are no figures");
+    cr_assert_eq(ask_as(&page, RG_ASK_LINKS, NULL, &fd).status, RG_ERR_REFUSED, "nor who has measured what");
     page.bearer[15] = 'g';
     cr_assert(!look_as(page, false, &status) && status == RG_ERR_REFUSED);
 }
