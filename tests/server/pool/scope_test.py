@@ -101,6 +101,7 @@ class Scope(PoolCase):
     def test_who_is_asked_now_and_then_does_not_read_all_of_it_again(self):
         self.rest()
         self.pool(self.a)
+        self.look(self.a)  # it watches by now what it was told
         watchers = self.metric("etcd_debugging_mvcc_watcher_total")
         self.crowd.work(OTHERS * 2 // 5)  # fewer changes than there are keys
         self.look(self.a)
