@@ -66,6 +66,20 @@ class Endings(Jobs):
         expect(len(self.place.leases()) == 1 and self.place.sessions() == 1, "the job has its GPUs", self.place.leases())
         self.alice("scancel", job)
 
+    def case_node_out_of_its_controllers_reach(self):
+        """What runs there goes on until slurmctld gives the node up: then the GPUs are others', and the program is told."""
+        job = self.running("--no-requeue", "-w", "n2", script="/home/alice/uses 1800")  # not by srun, which ends with the node
+        self.place.kill_daemon("n2")
+        self.goes_on(job, "without slurmd")
+        until(lambda: not self.squeue(job, "%t"), "job %s has failed with its node" % job, 120)
+        expect("JobState=NODE_FAIL" in self.show(job), "its state", self.show(job))
+        self.nothing_left("after a node was out of reach")
+        until(lambda: "remote-gpu: " in self.output(job), "its program is told; it says: %s" % self.output(job))
+        print(self.output(job)[-600:], flush=True)
+        self.place.kill_node("n2")
+        call("slurmd", "-N", "n2")
+        until(lambda: "IDLE" in call("scontrol", "show", "node", "n2"), "the node is back")
+
     def case_swept(self):
         """What is left by jobs that slurmctld does not know is given back; what belongs to one that runs stays."""
         job = self.running()

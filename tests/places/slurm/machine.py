@@ -227,6 +227,12 @@ class Machine:
                 pass
 
     @staticmethod
+    def kill_daemon(node):
+        """Ends a node's daemon alone, as where slurmctld cannot reach a node: what runs there goes on."""
+        with open("/run/slurmd-%s.pid" % node) as file:
+            os.kill(int(file.read()), signal.SIGKILL)
+
+    @staticmethod
     def is_of(pid, node):
         """Whether a process has a task's environment of this node."""
         try:
