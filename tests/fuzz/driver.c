@@ -34,8 +34,7 @@ void fuzz_read_text(const char *text)
 
 void fuzz_write(void *data, size_t size)
 {
-    if (data && size)
-        memset(data, 1, size);
+    fuzz_fill(data, 1, size);
 }
 
 static CUresult state_of_work(void)

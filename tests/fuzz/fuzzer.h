@@ -10,9 +10,16 @@
 #ifndef RG_TESTS_FUZZ_FUZZER_H
 #define RG_TESTS_FUZZ_FUZZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#define FUZZ_ASKS_SANITIZER
+#endif
+#endif
 
 #define FUZZ_EXPORT __attribute__((visibility("default")))
 
@@ -29,14 +36,39 @@ void fuzz_seeds(void);
 /** Only while fuzz_seeds runs. `name`: of the file. */
 void fuzz_seed(const char *name, const void *data, size_t size) __attribute__((weak)); /* replay.c has it */
 
+/**
+ * Whether the address sanitizer knows all of it to be there, so that it need not be touched for that: pages that nobody needs cost most of
+ * the time. Memory that is nobody's, of which it knows nothing, is found by touching some.
+ */
+static inline bool fuzz_is_there(const void *data, size_t size)
+{
+#ifdef FUZZ_ASKS_SANITIZER
+    return !__asan_region_is_poisoned((void *)(uintptr_t)data, size);
+#else
+    (void)data, (void)size;
+    return false;
+#endif
+}
+
+enum { FUZZ_SOME = 4096, FUZZ_STRIDE = 64 << 10 };
+
 /** Reads all of it (NULL: nothing), so that a sanitizer finds what is not there; much of it as fast as memory is. Any thread. */
 static inline void fuzz_read(const void *data, size_t size)
 {
-    unsigned char bytes[4096];
-    for (size_t at = 0; data && at < size; at += sizeof bytes) {
+    unsigned char bytes[FUZZ_SOME];
+    const size_t stride = size > FUZZ_SOME && data && fuzz_is_there(data, size) ? FUZZ_STRIDE : FUZZ_SOME;
+    for (size_t at = 0; data && at < size; at += stride) {
         memcpy(bytes, (const unsigned char *)data + at, size - at < sizeof bytes ? size - at : sizeof bytes);
         __asm__ volatile("" : : "r"(bytes) : "memory");
     }
+}
+
+/** Sets all of it to `value`, or some where it is known to be there. */
+static inline void fuzz_fill(void *data, int value, size_t size)
+{
+    const size_t stride = size > FUZZ_SOME && data && fuzz_is_there(data, size) ? FUZZ_STRIDE : FUZZ_SOME;
+    for (size_t at = 0; data && at < size; at += stride)
+        memset((unsigned char *)data + at, value, size - at < FUZZ_SOME ? size - at : FUZZ_SOME);
 }
 
 #endif
