@@ -17,21 +17,26 @@ static void add_call(struct rg_probe_exchange *exchange, const struct rg_nccl_su
                    far = n > here ? n - here : 0;
     const bool is_peer = wire->peer == (uint64_t)call->comm->rank;
     const uint64_t one = n > 1 ? bytes * far / (n - 1) : 0; /* to or from one other rank, wherever that is */
-    uint64_t sent = 0, received = 0, buffer = bytes;
+    uint64_t sent = 0, received = 0, parts = bytes / RG_NCCL_PART;
+    bool small = false; /* all goes at once */
     if (!far)
         return;
     switch (wire->kind) {
     case RG_NCCL_ALL_REDUCE:
-        sent = bytes <= RG_NCCL_SMALL ? bytes * far : 2 * bytes * far / n;
-        received = bytes <= RG_NCCL_SMALL ? bytes * far / here : bytes * far / n * (here + 1) / here;
+        small = bytes <= RG_NCCL_SMALL;
+        sent = small ? bytes * far : 2 * bytes * far / n;
+        received = small ? bytes * far / here : bytes * far / n * (here + 1) / here;
         break;
     case RG_NCCL_ALL_GATHER:
+        small = bytes <= RG_NCCL_SMALL;
         sent = bytes * far;
         received = sent / here;
+        parts = bytes * n / (2 * RG_NCCL_PART);
         break;
     case RG_NCCL_REDUCE_SCATTER:
+        small = bytes * n <= RG_NCCL_SMALL;
         sent = received = bytes * far;
-        buffer = bytes * n;
+        parts = bytes * n / (2 * RG_NCCL_PART);
         break;
     case RG_NCCL_REDUCE:
         sent = is_peer ? 0 : one;
@@ -47,13 +52,11 @@ static void add_call(struct rg_probe_exchange *exchange, const struct rg_nccl_su
     default:
         received = is_peer ? 0 : one;
     }
-    const bool of_all = wire->kind == RG_NCCL_ALL_REDUCE || wire->kind == RG_NCCL_ALL_GATHER ||
-                        wire->kind == RG_NCCL_REDUCE_SCATTER;
-    const unsigned ways = of_all && buffer <= RG_NCCL_SMALL ? 1 : wire->kind == RG_NCCL_ALL_REDUCE ? 3 : 2;
+    const unsigned ways = small ? 1 : wire->kind == RG_NCCL_ALL_REDUCE ? 3 : 2;
     exchange->sent += sent;
     exchange->received += received;
     exchange->ways = ways > exchange->ways ? ways : exchange->ways;
-    exchange->turns += (unsigned)(buffer / (RG_NCCL_PART * RG_NCCL_PARTS_AT_ONCE));
+    exchange->turns += (unsigned)(parts / RG_NCCL_PARTS_AT_ONCE);
 }
 
 void rg_nccl_tell_probe(const struct rg_nccl_submitted *calls, size_t n, const struct rg_session *session)

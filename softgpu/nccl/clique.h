@@ -93,6 +93,7 @@ struct sg_clique {
     struct sg_split *splits;
     int n_splits;
     ncclResult_t error; /* ncclSuccess: it has not failed */
+    bool stuck;         /* it had failed, and buffers were in use, when it was looked at (deadline.h) */
     char why[SG_NCCL_WHY];
 };
 

@@ -26,6 +26,7 @@
     X(cuMemFreeHost, cuMemFreeHost)                                                                          \
     X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2)                                                               \
     X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2)                                                               \
+    X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2)                                                               \
     X(cuLaunchHostFunc, cuLaunchHostFunc)                                                                    \
     X(cuStreamWaitValue32, cuStreamWaitValue32_v2)                                                           \
     X(cuStreamQuery, cuStreamQuery)                                                                          \

@@ -92,18 +92,24 @@ static struct sg_exchange *predecessor(const struct sg_exchange *exchange, size_
         return NULL;
     struct sg_exchange *before = sg_exchange_find(clique, -1, 0, exchange->number - SG_NCCL_WINDOW);
     return before && before->stream == exchange->stream && before->enqueued && !before->has_successor &&
-                   before->data->size >= size
+                   before->data && before->data->size >= size
                ? before
                : NULL;
 }
 
-/* Gets memory for the data; false: there is none. */
-static bool get_memory(struct sg_exchange *exchange)
+/* Gets memory for the data, as far as that does not stay in the call's buffers; false: there is none. */
+static bool get_memory(struct sg_exchange *exchange, const struct sg_nccl_call *call)
 {
     struct sg_clique *clique = exchange->clique;
-    const size_t given = aligned(sg_exchange_given_bytes(exchange) * (size_t)sg_exchange_givers(exchange)),
-                 reduced =
-                     sg_exchange_reduces(exchange->kind) ? aligned(sg_exchange_given_bytes(exchange)) : 0;
+    const size_t own = sg_exchange_given_bytes(exchange);
+    size_t given = aligned(own * (size_t)sg_exchange_givers(exchange)),
+           reduced = sg_exchange_reduces(exchange->kind) ? aligned(own) : 0;
+    if (sg_exchange_is_direct(exchange, call)) {
+        given = aligned(sg_exchange_direct_bytes(exchange));
+        reduced = 0;
+        if (!given)
+            return true;
+    }
     struct sg_exchange *before = predecessor(exchange, given + reduced);
     if (before) {
         before->has_successor = true;
@@ -141,13 +147,13 @@ static bool is_exchanged(const struct sg_exchange *exchange)
 void sg_exchange_finish(struct sg_exchange *exchange)
 {
     struct sg_clique *clique = exchange->clique;
-    if (exchange->has_successor) { /* which goes on when nobody but the stream needs the memory */
-        if (!exchange->is_free && is_exchanged(exchange)) {
-            exchange->is_free = true;
-            sg_exchange_count(exchange, SG_WORD_FREE);
-        }
-        return;
+    /* a successor goes on when nobody but the stream needs the memory, the stream when nobody needs its buffers */
+    if ((exchange->has_successor || exchange->direct) && !exchange->is_free && is_exchanged(exchange)) {
+        exchange->is_free = true;
+        sg_exchange_count(exchange, SG_WORD_FREE);
     }
+    if (exchange->has_successor)
+        return;
     if (exchange->n_departed < exchange->members || exchange->n_arrived < exchange->participants ||
         exchange->outgoing || exchange->incoming)
         return;
@@ -200,15 +206,39 @@ void sg_exchange_count(struct sg_exchange *exchange, enum sg_exchange_word which
     wake(word);
 }
 
+static bool is_in_use(const struct sg_exchange *exchange)
+{
+    return exchange->direct && (exchange->incoming || exchange->sending);
+}
+
+static void release(const struct sg_exchange *exchange)
+{
+    for (int which = 0; which < SG_EXCHANGE_WORDS; which++) {
+        uint32_t *word = sg_exchange_word(exchange, (enum sg_exchange_word)which);
+        __atomic_store_n(word, RELEASED, __ATOMIC_RELEASE);
+        wake(word);
+    }
+}
+
 void sg_exchange_release(struct sg_clique *clique)
 {
-    for (struct sg_exchange *exchange = clique->exchanges; exchange; exchange = exchange->next) {
-        for (int which = 0; which < SG_EXCHANGE_WORDS; which++) {
-            uint32_t *word = sg_exchange_word(exchange, (enum sg_exchange_word)which);
-            __atomic_store_n(word, RELEASED, __ATOMIC_RELEASE);
-            wake(word);
-        }
-    }
+    for (const struct sg_exchange *exchange = clique->exchanges; exchange; exchange = exchange->next)
+        if (!is_in_use(exchange))
+            release(exchange);
+}
+
+void sg_exchange_unused(struct sg_exchange *exchange)
+{
+    if (exchange->clique->error != ncclSuccess && exchange->direct && !is_in_use(exchange))
+        release(exchange);
+}
+
+bool sg_exchange_is_stuck(const struct sg_clique *clique)
+{
+    bool stuck = false;
+    for (const struct sg_exchange *at = clique->exchanges; at; at = at->next)
+        stuck = stuck || is_in_use(at);
+    return stuck && clique->error != ncclSuccess;
 }
 
 /* --- finding the operation that a call belongs to ------------------------------------------------------- */
@@ -248,6 +278,14 @@ bool sg_exchange_overdue(const struct sg_clique *clique, uint64_t since_ns, char
         return true;
     }
     return false;
+}
+
+void sg_exchange_buffers_gone(const struct sg_exchange *exchange)
+{
+    char text[200];
+    describe(exchange, text, sizeof text);
+    sg_clique_fail_locked(exchange->clique, ncclInvalidUsage,
+                          "a buffer of rank %d was freed while %s used it", exchange->first, text);
 }
 
 static void identify(const struct sg_nccl_call *call, int *source, int *peer, uint64_t *number)
@@ -298,7 +336,7 @@ static struct sg_exchange *find(struct sg_clique *clique, const struct sg_nccl_c
     exchange->first = call->comm->rank;
     exchange->stream = call->stream;
     exchange->participants = source < 0 ? clique->n : source == peer ? 1 : 2;
-    if (!get_memory(exchange)) {
+    if (!get_memory(exchange, call)) {
         exchange->next = clique->spare;
         clique->spare = exchange;
         return NULL;

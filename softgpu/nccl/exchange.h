@@ -11,6 +11,11 @@
  * Where one rank alone is in this process, each part takes over the memory of one before it, as soon as that has been sent (the third
  * word says so to the stream), so what is at work stays in the processor's caches.
  *
+ * Where one rank alone is in this process, sums of all, all-gather and reduce-scatter use its buffers themselves, which are memory of this
+ * process (`direct`): what it gives is sent from there, and what comes is received there, or added up into there; only what others give to be
+ * reduced goes through memory of the operation. The stream goes on when nothing is sent from the buffers or received into them any more
+ * (the third word), also where the clique has failed.
+ *
  * Of ranks in other processes (far.h) the data comes by links into their places here, as far as members reduce it or take it; the words
  * count it as that of members.
  *
@@ -73,6 +78,10 @@ struct sg_exchange {
     unsigned char *control, *scalars; /* page-locked: the words; a scalar of 8 bytes for each rank */
     struct sg_buffer *data;
     unsigned char *places, *reduced; /* what is given, what it is reduced to */
+    bool direct;                     /* the buffers themselves are used, */
+    unsigned char *from, *to;        /* which are these: */
+    size_t from_step, to_step;       /* bytes from a rank's block to the next, where they have blocks */
+    int sending;                     /* what is being sent from there */
 };
 
 /** What streams wait for: how many have given; have reduced; and that the memory may be taken over. */
@@ -124,8 +133,22 @@ bool sg_exchange_is_small(const struct sg_exchange *exchange);
 /** Whether a rank gives anything; and how many bytes. */
 bool sg_exchange_gives(const struct sg_exchange *exchange, int rank);
 size_t sg_exchange_given_bytes(const struct sg_exchange *exchange);
-/** Where what a rank gives belongs. */
+/** Where what a rank gives belongs, in the operation's memory. */
 unsigned char *sg_exchange_place(const struct sg_exchange *exchange, int rank);
+/** Whether a member takes so many bytes, from `offset` on, of what a far rank gives. */
+bool sg_exchange_takes(const struct sg_exchange *exchange, size_t offset, size_t size);
+/** Bytes that an operation needs beside the buffers that it uses. */
+size_t sg_exchange_direct_bytes(const struct sg_exchange *exchange);
+/** Where it is from byte `offset` on, up to the end of one rank's block: there, or in the buffers. */
+unsigned char *sg_exchange_given(const struct sg_exchange *exchange, int rank, size_t offset);
+/** The same of what is reduced. */
+unsigned char *sg_exchange_result(const struct sg_exchange *exchange, size_t offset);
+/** Whether the operation may use the buffers of the call itself, and does so from now on. */
+bool sg_exchange_is_direct(struct sg_exchange *exchange, const struct sg_nccl_call *call);
+/** Fails the clique: the program has freed buffers that are in use. */
+void sg_exchange_buffers_gone(const struct sg_exchange *exchange);
+/** Whether the buffers are still there, as far as they are used; true where they are not. */
+bool sg_exchange_buffers_last(const struct sg_exchange *exchange);
 /** The block of elements that a rank reduces. */
 void sg_exchange_block(const struct sg_exchange *exchange, int rank, size_t *first, size_t *count);
 /** A rank is there. */
@@ -142,8 +165,12 @@ void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind
 
 /** The name of NCCL's function. */
 const char *sg_nccl_kind_name(enum sg_nccl_kind kind);
-/** Lets all streams go on: the clique has failed; its lock is held. */
+/** Lets all streams go on: the clique has failed; its lock is held. Not those whose buffers are in use: */
 void sg_exchange_release(struct sg_clique *clique);
+/** Somebody has stopped using the operation's buffers: if the clique has failed, its stream may go on when nobody uses them. The lock is held. */
+void sg_exchange_unused(struct sg_exchange *exchange);
+/** Whether a clique that has failed has operations whose buffers are in use. Its lock is held. */
+bool sg_exchange_is_stuck(const struct sg_clique *clique);
 /**
  * Which operation has waited since before `since_ns`, or its data has been under way since then, in words; false: none. The clique's lock
  * is held.

@@ -4,6 +4,8 @@
  */
 #include "softgpu/nccl/exchange.h"
 
+#include "softgpu/nccl/driver.h"
+
 bool sg_exchange_reduces(enum sg_nccl_kind kind)
 {
     return kind == SG_NCCL_ALL_REDUCE || kind == SG_NCCL_REDUCE || kind == SG_NCCL_REDUCE_SCATTER;
@@ -43,6 +45,96 @@ unsigned char *sg_exchange_place(const struct sg_exchange *exchange, int rank)
 {
     return exchange->places +
            (sg_exchange_givers(exchange) == 1 ? 0 : (size_t)rank * sg_exchange_given_bytes(exchange));
+}
+
+/* --- buffers that are used themselves -------------------------------------------------------------------- */
+
+/* Bytes of one rank's block. */
+static size_t block_bytes(const struct sg_exchange *exchange)
+{
+    return exchange->count * rg_nccl_type_size(exchange->type);
+}
+
+/* What the member reduces, in bytes; of each rank's part of it there is memory. */
+static void own_block(const struct sg_exchange *exchange, size_t *offset, size_t *size)
+{
+    const size_t width = rg_nccl_type_size(exchange->type);
+    sg_exchange_block(exchange, exchange->first, offset, size);
+    *offset *= width;
+    *size *= width;
+}
+
+size_t sg_exchange_direct_bytes(const struct sg_exchange *exchange)
+{
+    size_t offset, size;
+    own_block(exchange, &offset, &size);
+    return sg_exchange_reduces(exchange->kind) ? size * (size_t)exchange->clique->n : 0;
+}
+
+bool sg_exchange_takes(const struct sg_exchange *exchange, size_t offset, size_t size)
+{
+    size_t first = 0, most = sg_exchange_given_bytes(exchange);
+    if (exchange->direct && sg_exchange_reduces(exchange->kind))
+        own_block(exchange, &first, &most);
+    return offset >= first && offset - first <= most && size <= most - (offset - first);
+}
+
+unsigned char *sg_exchange_given(const struct sg_exchange *exchange, int rank, size_t offset)
+{
+    const size_t block = block_bytes(exchange);
+    size_t first, size;
+    if (exchange->direct && exchange->clique->at[rank] < 0)
+        return exchange->kind == SG_NCCL_REDUCE_SCATTER
+                   ? exchange->from + offset / block * exchange->from_step + offset % block
+                   : exchange->from + offset;
+    if (exchange->direct && exchange->kind == SG_NCCL_ALL_GATHER)
+        return exchange->to + (size_t)rank * exchange->to_step + offset;
+    if (!exchange->direct)
+        return sg_exchange_place(exchange, rank) + offset;
+    own_block(exchange, &first, &size);
+    return exchange->places + (size_t)rank * size + (offset - first);
+}
+
+/* Of a scattered sum the rank has its own block alone. */
+unsigned char *sg_exchange_result(const struct sg_exchange *exchange, size_t offset)
+{
+    if (!exchange->direct)
+        return exchange->reduced + offset;
+    return exchange->to + (exchange->kind == SG_NCCL_REDUCE_SCATTER
+                               ? offset - (size_t)exchange->first * block_bytes(exchange)
+                               : offset);
+}
+
+/* Whether all blocks of a buffer, or its only one, can be accessed. */
+static bool is_in_place(const struct sg_exchange *exchange, const unsigned char *at, size_t step, bool write)
+{
+    bool (*const in_place)(uint64_t, uint64_t, bool) = sg_nccl_driver()->captured->in_place;
+    const int n = step ? exchange->clique->n : 1;
+    bool good = in_place != NULL;
+    for (int i = 0; i < n && good; i++)
+        good = in_place((uint64_t)(uintptr_t)at + (uint64_t)i * step, block_bytes(exchange), write);
+    return good;
+}
+
+bool sg_exchange_buffers_last(const struct sg_exchange *exchange)
+{
+    return !exchange->direct || (is_in_place(exchange, exchange->from, exchange->from_step, false) &&
+                                 is_in_place(exchange, exchange->to, exchange->to_step, true));
+}
+
+bool sg_exchange_is_direct(struct sg_exchange *exchange, const struct sg_nccl_call *call)
+{
+    const struct sg_clique *clique = exchange->clique;
+    const size_t step = exchange->whole * rg_nccl_type_size(exchange->type);
+    if (clique->here != 1 || !clique->n_far || !is_of_all(exchange->kind) || sg_exchange_is_small(exchange))
+        return false;
+    exchange->from = (unsigned char *)(uintptr_t)call->send;
+    exchange->to = (unsigned char *)(uintptr_t)call->receive;
+    exchange->from_step = exchange->kind == SG_NCCL_REDUCE_SCATTER ? step : 0;
+    exchange->to_step = exchange->kind == SG_NCCL_ALL_GATHER ? step : 0;
+    exchange->direct = true;
+    exchange->direct = sg_exchange_buffers_last(exchange);
+    return exchange->direct;
 }
 
 /* The block of elements that a rank reduces. */

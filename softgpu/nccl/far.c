@@ -168,9 +168,10 @@ static unsigned char *where(const struct sg_exchange *exchange, int far, const s
         size > all - wire->offset || exchange->parts[wire->rank] < 1 || exchange->before)
         return NULL;
     if (wire->phase == SG_REDUCED)
-        return sg_far_is_shared(exchange) ? exchange->reduced + wire->offset : NULL;
-    return wire->phase == SG_GIVEN && sg_exchange_gives(exchange, wire->rank)
-               ? sg_exchange_place(exchange, wire->rank) + wire->offset
+        return sg_far_is_shared(exchange) ? sg_exchange_result(exchange, wire->offset) : NULL;
+    return wire->phase == SG_GIVEN && sg_exchange_gives(exchange, wire->rank) &&
+                   sg_exchange_takes(exchange, wire->offset, size)
+               ? sg_exchange_given(exchange, wire->rank, wire->offset)
                : NULL;
 }
 
@@ -203,6 +204,8 @@ bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size)
     struct sg_exchange *exchange = clique->error == ncclSuccess
                                        ? sg_exchange_find(clique, wire->source, wire->peer, wire->number)
                                        : NULL;
+    if (exchange && !sg_exchange_buffers_last(exchange))
+        sg_exchange_buffers_gone(exchange);
     unsigned char *memory = exchange && far >= 0 ? where(exchange, far, wire, size) : NULL;
     const bool good = memory || clique->error != ncclSuccess;
     if (memory)
@@ -212,6 +215,7 @@ bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size)
     pthread_mutex_lock(&clique->lock);
     if (memory) {
         exchange->incoming--;
+        sg_exchange_unused(exchange);
         if (came && wire->last && exchange->parts[wire->rank] > 0)
             take_part(exchange, wire);
         sg_exchange_finish(exchange);

@@ -114,27 +114,35 @@ static void ship(struct sg_job *job, struct sg_peer *peer, bool lost)
     struct sg_clique *clique = exchange->clique;
     const int rank = shipment->rank;
     size_t offset, size;
-    lost = lost || sg_clique_failed(clique) != ncclSuccess;
+    pthread_mutex_lock(&clique->lock);
+    if (!sg_exchange_buffers_last(exchange))
+        sg_exchange_buffers_gone(exchange);
+    lost = lost || clique->error != ncclSuccess;
+    exchange->sending += !lost;
+    const bool sends = !lost;
+    pthread_mutex_unlock(&clique->lock);
     struct sg_wire wire = wire_of(exchange, SG_WIRE_DATA, rank);
     wire.phase = (int)shipment->phase;
     memcpy(wire.scalar, exchange->scalars + (size_t)rank * 8, sizeof wire.scalar);
     if (shipment->phase == SG_REDUCED) {
         part_of(exchange, rank, &offset, &size);
         wire.offset = offset;
-        lost = lost || !send_part(peer, &wire, exchange->reduced + offset, size);
+        lost = lost || !send_part(peer, &wire, sg_exchange_result(exchange, offset), size);
     }
     for (int of = 0; shipment->phase == SG_GIVEN && of < clique->n && !lost; of++) {
         if (is_scattered(exchange) && clique->at[of] != shipment->far)
             continue;
         part_of(exchange, of, &offset, &size);
         wire.offset = offset;
-        lost = !send_part(peer, &wire, sg_exchange_place(exchange, rank) + offset, size);
+        lost = !send_part(peer, &wire, sg_exchange_given(exchange, rank, offset), size);
         if (!is_scattered(exchange))
             break;
     }
     free(job);
     pthread_mutex_lock(&clique->lock);
     exchange->outgoing--;
+    exchange->sending -= sends;
+    sg_exchange_unused(exchange);
     sg_exchange_finish(exchange);
     sg_clique_unuse(clique);
 }

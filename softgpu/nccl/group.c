@@ -103,12 +103,12 @@ ncclResult_t sg_group_shrink(ncclComm_t comm, uint64_t excluded, bool abort, ncc
 
 /* --- calls ---------------------------------------------------------------------------------------------- */
 
-/* Elements of a part of the call. */
+/* Elements of a part of the call, in which as much is sent whatever the call is: a sum sends all but one n-th twice. */
 static size_t part_count(const struct sg_nccl_call *call)
 {
     const bool blocks = call->kind == SG_NCCL_ALL_GATHER || call->kind == SG_NCCL_REDUCE_SCATTER;
-    const size_t width = rg_nccl_type_size(call->type) * (blocks ? (size_t)call->comm->clique->n : 1),
-                 count = SG_NCCL_PART / width;
+    const size_t n = (size_t)call->comm->clique->n, width = rg_nccl_type_size(call->type),
+                 count = blocks ? 2 * SG_NCCL_PART / width / n : SG_NCCL_PART / width;
     return count ? count : 1;
 }
 

@@ -164,6 +164,11 @@ void sg_peer_push(struct sg_peer *peer)
         pthread_cond_broadcast(&peer->changed);
 }
 
+void sg_peer_interrupt(const struct sg_peer *peer)
+{
+    network->interrupt(peer->link);
+}
+
 bool sg_peer_read(struct sg_peer *peer)
 {
     return network->read(peer->link);

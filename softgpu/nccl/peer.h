@@ -45,6 +45,8 @@ void sg_peer_push(struct sg_peer *peer);
 /** Takes the place of the link's reader for a message, if one comes soon; false: none came. No lock is held. */
 bool sg_peer_read(struct sg_peer *peer);
 void sg_peer_release(struct sg_peer *peer);
+/** Ends the link, whoever is inside of it. Any lock may be held. */
+void sg_peer_interrupt(const struct sg_peer *peer);
 /** Queues work: `send` is called by the peer's thread with no lock held; where it cannot be any more, `lost` is true. */
 struct sg_job {
     struct sg_job *next;

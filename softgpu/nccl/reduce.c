@@ -264,7 +264,15 @@ void sg_reduce(const struct sg_reduction *reduction, void *out, const void *cons
                const void *const *scalars, size_t count)
 {
     const size_t width = rg_nccl_type_size(reduction->type), most = BLOCK / width;
-    for (size_t first = 0; first < count; first += most)
-        reduce(reduction, (char *)out + first * width, inputs, scalars, first,
-               count - first < most ? count - first : most);
+    _Alignas(64) unsigned char partial[BLOCK];
+    bool in_place = false;
+    for (int k = 0; k < reduction->n; k++)
+        in_place = in_place || inputs[k] == out;
+    for (size_t first = 0; first < count; first += most) {
+        const size_t n = count - first < most ? count - first : most;
+        unsigned char *to = (unsigned char *)out + first * width;
+        reduce(reduction, in_place ? partial : to, inputs, scalars, first, n);
+        if (in_place)
+            memcpy(to, partial, n * width);
+    }
 }

@@ -24,7 +24,7 @@ struct sg_reduction {
 
 /**
  * out[i] = the inputs' elements i combined, for `count` elements. `scalars`: of each input one element of the type in 8 bytes, read
- * for SG_NCCL_PRE_MUL_SUM alone. `out` overlaps no input. Any thread.
+ * for SG_NCCL_PRE_MUL_SUM alone. `out` may be one of the inputs, and overlaps no other. Any thread.
  */
 void sg_reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
                const void *const *scalars, size_t count);

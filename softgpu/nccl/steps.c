@@ -1,6 +1,7 @@
 /* steps.c - see steps.h. */
 #include "softgpu/nccl/steps.h"
 
+#include "common/sync/scoped_lock.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/far.h"
 
@@ -39,10 +40,10 @@ static void reduce_block(const struct sg_exchange *exchange, int rank)
     sg_exchange_block(exchange, rank, &first, &count);
     for (int k = 0; k < n; k++) {
         const int of = (rank + 1 + k) % n;
-        inputs[k] = sg_exchange_place(exchange, of) + first * width;
+        inputs[k] = sg_exchange_given(exchange, of, first * width);
         scalars[k] = exchange->scalars + (size_t)of * 8;
     }
-    sg_reduce(&reduction, exchange->reduced + first * width, inputs, scalars, count);
+    sg_reduce(&reduction, sg_exchange_result(exchange, first * width), inputs, scalars, count);
 }
 
 /* The member's block; of a small sum of all also those of far ranks, of which each member takes its turn. */
@@ -84,13 +85,21 @@ static void talk(const struct step *step, struct sg_peer *const *told, int n_tol
     pthread_mutex_unlock(&step->comm->clique->lock);
 }
 
+static bool can_reduce(const struct sg_exchange *exchange)
+{
+    RG_SCOPED_LOCK(&exchange->clique->lock);
+    if (!sg_exchange_buffers_last(exchange))
+        sg_exchange_buffers_gone(exchange);
+    return exchange->clique->error == ncclSuccess;
+}
+
 static void CUDA_CB run_step(void *argument)
 {
     const struct step step = *(struct step *)argument;
     struct sg_exchange *exchange = step.exchange;
     struct sg_clique *clique = exchange->clique;
     free(argument);
-    if (step.action == REDUCE && sg_clique_failed(clique) == ncclSuccess)
+    if (step.action == REDUCE && can_reduce(exchange))
         reduce_blocks(exchange, step.rank);
     struct sg_peer *told[SG_NCCL_RANKS_MAX];
     int n_told = 0;
@@ -194,6 +203,16 @@ static CUresult copy_taken(const struct sg_nccl_call *call, const unsigned char 
     return result;
 }
 
+/* The rank's own block, where its buffers are used and it is not there already. */
+static CUresult gather_own(const struct sg_nccl_call *call)
+{
+    const size_t width = rg_nccl_type_size(call->type);
+    const CUdeviceptr to = call->receive + (size_t)call->comm->rank * call->whole * width;
+    return to == call->send
+               ? CUDA_SUCCESS
+               : sg_nccl_driver()->p_cuMemcpyDtoDAsync(to, call->send, call->count * width, call->stream);
+}
+
 static CUresult give(const struct sg_enqueued *enqueued)
 {
     const struct sg_nccl_call *call = &enqueued->call;
@@ -212,9 +231,13 @@ static CUresult give(const struct sg_enqueued *enqueued)
     else if (exchange->op == SG_NCCL_PRE_MUL_SUM)
         result = driver->p_cuMemcpyDtoHAsync(scalar, call->operator.device, rg_nccl_type_size(call->type),
                                              call->stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && !exchange->direct)
         result = copy_given(call, sg_exchange_place(exchange, rank));
-    return result == CUDA_SUCCESS ? put_step(enqueued, ARRIVE) : result;
+    if (result == CUDA_SUCCESS)
+        result = put_step(enqueued, ARRIVE);
+    return result == CUDA_SUCCESS && exchange->direct && exchange->kind == SG_NCCL_ALL_GATHER
+               ? gather_own(call)
+               : result;
 }
 
 static CUresult reduce(const struct sg_enqueued *enqueued)
@@ -254,6 +277,10 @@ static CUresult take(const struct sg_enqueued *enqueued)
     const struct sg_nccl_call *call = &enqueued->call;
     const unsigned char *from = taken(enqueued);
     CUresult result = CUDA_SUCCESS;
+    if (enqueued->exchange->direct) { /* it is all there when nothing goes on in the buffers */
+        result = put_wait(enqueued->exchange, SG_WORD_FREE, 1, call->stream);
+        return result == CUDA_SUCCESS ? put_step(enqueued, DEPART) : result;
+    }
     if (from && (!sg_exchange_reduces(call->kind) || call->kind == SG_NCCL_ALL_REDUCE))
         result = put_wait_for(enqueued, call->kind == SG_NCCL_ALL_REDUCE ? SG_WORD_REDUCED : SG_WORD_GIVEN);
     /* The root of a broadcast in place has it already. */

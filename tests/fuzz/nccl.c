@@ -37,7 +37,7 @@ enum { MESSAGE, TABLE, RAW, CALL, SPLIT, RUN, FLUSH, OPEN, LOSE, STEPS };
 enum { OTHER_CLIQUE = 1, LAST = 2, REDUCED = 4, NESTED = 8, FROM_HERE = 16 };
 enum { LINKS = 4, PROCESSES = 2, MEMBERS_MAX = 2, SPLITS_MAX = 8, RANKS = 4, COUNT_MAX = 4095 };
 /* The first byte: how many members; whether the id was made here; whether all have met already. */
-enum { TWO_MEMBERS = 1, MADE_HERE = 2, MET = 4 };
+enum { TWO_MEMBERS = 1, MADE_HERE = 2, MET = 4, IN_PLACE = 8 };
 
 extern const struct rg_nccl_extension rg_nccl_extension;
 
@@ -378,6 +378,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (at.in.bad)
         return 0;
     at.members = how & TWO_MEMBERS ? 2 : 1;
+    streams_set_in_place(how & IN_PLACE);
     join(how & MADE_HERE);
     if (how & MET)
         meet(how & MADE_HERE);
@@ -439,6 +440,7 @@ void fuzz_seeds(void)
     struct rg_writer w = {made};
     seed_sum(TWO_MEMBERS | MET, "sum");
     seed_sum(TWO_MEMBERS | MADE_HERE | MET, "sum-of-own-id");
+    seed_sum(MET | IN_PLACE, "sum-in-place");
     rg_put(&w, &(unsigned char[]){MADE_HERE, OPEN, 0, OPEN, 1}, 5);
     for (int rank = 1; rank < RANKS; rank++)
         put_message(&w, (unsigned)rank % PROCESSES, SG_WIRE_JOIN, 0, rank, 0, 0, 0, 0);

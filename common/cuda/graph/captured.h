@@ -12,6 +12,7 @@
 
 #include "common/cuda/api.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,7 +40,7 @@ CUresult rg_captured_add(struct rg_captured_work *work, const CUstream *streams,
 /** Ends works that no graph has any more. Without locks of graphs; any thread. */
 void rg_captured_collect(void);
 
-/* The bytes of the id by which cuGetExportTable of the software device gives its NCCL the functions above. No other driver knows it. */
+/* The bytes of the id by which cuGetExportTable of the software device gives its NCCL what follows. No other driver knows it. */
 #define RG_CAPTURED_TABLE_ID "remote-gpu: capt"
 
 struct rg_captured_table {
@@ -47,6 +48,8 @@ struct rg_captured_table {
     CUresult (*number)(CUstream stream, uint64_t *number);
     CUresult (*add)(struct rg_captured_work *work, const CUstream *streams, size_t n);
     void (*collect)(void);
+    /** Whether so much memory of the device's is there, and may be read (`write`: and written) by the process itself, at its address. Any thread. */
+    bool (*in_place)(uint64_t address, uint64_t size, bool write);
 };
 
 #endif

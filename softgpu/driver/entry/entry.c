@@ -12,6 +12,7 @@
 #include "proto/api/proc_address.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/entry/soft_devices.h"
+#include "softgpu/driver/range/range.h"
 
 extern void *const sg_api[RG_API_COUNT]; /* generated: the exported functions by index */
 
@@ -119,11 +120,17 @@ static const struct rg_export_operations export_operations = {
     .devices = export_devices,
 };
 
+/* Memory of a device is memory of the process; host memory, which its owner may free at any time, is not meant. */
+static bool is_in_place(uint64_t address, uint64_t size, bool write)
+{
+    return sg_address_is_device(address) && sg_range_allows(address, size, write);
+}
+
 /* Of the tables for the libraries beside this one, the one of that id; NULL: there is none such. */
 static const void *own_table(const CUuuid *id)
 {
     static const struct rg_captured_table captured = {sizeof captured, rg_capture_number, rg_captured_add,
-                                                      rg_captured_collect};
+                                                      rg_captured_collect, is_in_place};
     return memcmp(id->bytes, RG_SOFT_DEVICES_ID, sizeof id->bytes) == 0     ? &sg_soft_devices
            : memcmp(id->bytes, RG_CAPTURED_TABLE_ID, sizeof id->bytes) == 0 ? (const void *)&captured
                                                                             : NULL;

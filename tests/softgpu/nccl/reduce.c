@@ -91,3 +91,28 @@ Test(reduce, integers_wrap_and_averages_round_towards_zero)
     reduce(ncclInt8, ncclAvg, got, one, other, 3);
     cr_assert(got[0] == -64 && got[1] == 63 && got[2] == -1);
 }
+
+/* The result may take the place of any input, whatever is computed. */
+Test(reduce, in_the_place_of_an_input)
+{
+    enum { N = 5000, INPUTS = 3 };
+    static float values[INPUTS][N], wanted[N], place[N];
+    const float factors[INPUTS] = {2, 3, 5};
+    for (int op = 0; op <= SG_NCCL_PRE_MUL_SUM; op++)
+        for (int which = 0; which < INPUTS; which++) {
+            const void *inputs[INPUTS], *scalars[INPUTS];
+            for (int k = 0; k < INPUTS; k++) {
+                for (size_t i = 0; i < N; i++)
+                    values[k][i] = (float)((i * 7 + (size_t)k * 13) % 31) + 1;
+                inputs[k] = values[k];
+                scalars[k] = &factors[k];
+            }
+            const struct sg_reduction reduction = {.type = ncclFloat32, .op = op, .n = INPUTS};
+            sg_reduce(&reduction, wanted, inputs, scalars, N);
+            memcpy(place, values[which], sizeof place);
+            inputs[which] = place;
+            sg_reduce(&reduction, place, inputs, scalars, N);
+            cr_assert(memcmp(place, wanted, sizeof place) == 0, "operator %d in the place of input %d", op,
+                      which);
+        }
+}

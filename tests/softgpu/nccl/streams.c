@@ -170,6 +170,11 @@ static CUresult CUDAAPI to_device(CUdeviceptr to, const void *from, size_t size,
     return put(stream, (struct step){.to = (void *)(uintptr_t)to, .from = from, .size = size});
 }
 
+static CUresult CUDAAPI on_device(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    return to_device(to, (const void *)(uintptr_t)from, size, stream);
+}
+
 static CUresult CUDAAPI launch(CUstream stream, CUhostFn function, void *argument)
 {
     return put(stream, (struct step){.function = function, .argument = argument});
@@ -205,10 +210,25 @@ static void collects_nothing(void)
 {
 }
 
+static bool in_place;
+
+void streams_set_in_place(bool is)
+{
+    in_place = is;
+}
+
+static bool is_in_place(uint64_t address, uint64_t size, bool write)
+{
+    (void)address, (void)size, (void)write;
+    return in_place;
+}
+
 const struct sg_nccl_driver *sg_nccl_driver(void)
 {
-    static const struct rg_captured_table captured = {
-        .size = sizeof captured, .number = captures_nothing, .collect = collects_nothing};
+    static const struct rg_captured_table captured = {.size = sizeof captured,
+                                                      .number = captures_nothing,
+                                                      .collect = collects_nothing,
+                                                      .in_place = is_in_place};
     static const struct sg_nccl_driver driver = {
         .p_cuInit = init,
         .p_cuDeviceGet = device_get,
@@ -225,6 +245,7 @@ const struct sg_nccl_driver *sg_nccl_driver(void)
         .p_cuMemFreeHost = free_host,
         .p_cuMemcpyDtoHAsync = to_host,
         .p_cuMemcpyHtoDAsync = to_device,
+        .p_cuMemcpyDtoDAsync = on_device,
         .p_cuLaunchHostFunc = launch,
         .p_cuStreamWaitValue32 = wait_value,
         .p_cuStreamQuery = query,

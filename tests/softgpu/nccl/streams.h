@@ -6,6 +6,7 @@
 #define RG_TESTS_SOFTGPU_NCCL_STREAMS_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 enum { STREAMS = 4 };
 
@@ -13,6 +14,8 @@ enum { STREAMS = 4 };
 CUstream streams_get(unsigned index);
 /** Lets all streams go on as far as they can. */
 void streams_run(void);
+/** Whether memory of the device can be accessed by the process itself; not so, until it is said. */
+void streams_set_in_place(bool in_place);
 /** Bytes of page-locked memory that there are. */
 size_t streams_page_locked(void);
 
