@@ -233,6 +233,22 @@ CUresult cuFuncLoad(CUfunction handle)
 
 /* --- kernels --- */
 
+/*
+ * Where functions are loaded by their first use, a question about a kernel loads that of the current context, if the context is the
+ * device's and has nothing to do: so programs load (cudaFuncGetAttributes) what they launch beside work that waits for it. While the
+ * context is at work, the answer comes without.
+ */
+static void load_asked(struct sg_kernel_object *kernel, CUdevice ordinal)
+{
+    struct sg_context *context = sg_context_current();
+    if (!sg_behaviour()->lazy || context == NULL || context->device->ordinal != ordinal ||
+        !sg_context_idle(context))
+        return;
+    SG_REF(struct sg_module) module = NULL;
+    if (sg_library_module(kernel->library, context, &module) == CUDA_SUCCESS)
+        sg_function_load_lazily(module->functions[kernel->index]);
+}
+
 CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel handle, CUdevice ordinal)
 {
     SG_KERNEL_OR_RETURN(kernel, handle);
@@ -240,6 +256,7 @@ CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkern
         return CUDA_ERROR_INVALID_DEVICE;
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    load_asked(kernel, ordinal);
     return sg_kernel_attribute(sg_library_image(kernel->library), kernel->kernel, &kernel->settings[ordinal],
                                (int)attribute, value);
 }

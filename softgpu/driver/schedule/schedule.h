@@ -84,6 +84,7 @@ bool sg_task_done(struct sg_task *task);
 uint64_t sg_task_done_at(struct sg_task *task);
 void sg_task_wait(struct sg_task *task);
 bool sg_stream_idle(struct sg_stream *stream);
+bool sg_context_idle(struct sg_context *context);
 /** Waits for all work queued before the call: of the stream, of all streams of the context. */
 void sg_stream_wait(struct sg_stream *stream);
 void sg_context_wait(struct sg_context *context);

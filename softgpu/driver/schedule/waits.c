@@ -134,6 +134,14 @@ void sg_context_wait(struct sg_context *context)
     sg_scheduler_unlock();
 }
 
+bool sg_context_idle(struct sg_context *context)
+{
+    sg_scheduler_lock();
+    const bool idle = context->work.busy == NULL;
+    sg_scheduler_unlock();
+    return idle;
+}
+
 static bool wait_for_one_of_all(uint64_t limit)
 {
     for (const struct sg_context_work *work = sg_scheduler.at_work; work != NULL; work = work->next)

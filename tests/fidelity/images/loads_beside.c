@@ -158,6 +158,27 @@ static void find_later(void)
     CHECK(cuModuleUnload(module));
 }
 
+/* What was asked about while nothing ran is loaded, as the runtime asks for cudaFuncGetAttributes: its launch need not wait. */
+static void ask_before(void)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunction function;
+    CUdevice device;
+    int threads = 0;
+    unsigned value = 1000;
+    void *parameters[] = {&sum, &value};
+    CHECK(cuCtxGetDevice(&device));
+    CHECK(cuLibraryLoadData(&library, another_image(), NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryGetKernel(&kernel, library, "add"));
+    CHECK(cuKernelGetFunction(&function, kernel));
+    CHECK(cuKernelGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, device));
+    hold();
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, other, parameters, NULL));
+    let_go("a kernel, asked about before");
+    CHECK(cuLibraryUnload(library));
+}
+
 int main(void)
 {
     CUmodule module;
@@ -177,6 +198,7 @@ int main(void)
         load_library();
         enumerate_library();
         find_later();
+        ask_before();
     }
     return 0;
 }
