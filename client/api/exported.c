@@ -182,8 +182,9 @@ static bool is_unknown(CUresult status)
 /* The server is none that this program uses: in a session as a guest there. */
 static CUresult open_as_guest(const struct mark *mark, const struct opening *opening)
 {
-    char name[64],
-        why[1152] = "the other program uses it by a unix socket, and servers are found by addresses of TCP";
+    char name[64], why[1152] = "the other program uses it by a unix socket, which is found on that machine "
+                               "alone; let it name the "
+                               "server by its address of TCP";
     struct rg_guest_place place;
     const struct rg_session *session =
         guest_place(mark, &place) ? rg_guest_session(&place, why, sizeof why) : NULL;

@@ -187,8 +187,14 @@ static void begin(void *user)
     struct asking *asking = user;
     struct rg_session *session = &rg_sessions[rg_n_sessions % RG_SERVERS_MAX];
     if (rg_n_sessions == RG_SERVERS_MAX || has_failed) {
-        rg_explain(asking->why, asking->why_size, "this program can have no sessions beside its %u",
-                   rg_n_sessions);
+        if (has_failed)
+            rg_explain(asking->why, asking->why_size,
+                       "there were no threads for a session before, and no other begins since");
+        else
+            rg_explain(asking->why, asking->why_size,
+                       "a program has sessions on at most %u servers and, as a guest, GPUs, and this one has "
+                       "as many",
+                       RG_SERVERS_MAX);
         return;
     }
     session->guest = true;

@@ -90,6 +90,12 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
                 "GPU %u was asked for beside others, but it is an instance that MIG has made of one, "
                 "and who has such has nothing else; name it alone",
                 index);
+        if (users->alone[index] && wanted->beside)
+            return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                              "session %llu has GPU %u alone (exclusive), and who opens memory of it would "
+                              "be another session "
+                              "there; run the program that exports it without --exclusive",
+                              (unsigned long long)users->alone[index], index);
         if (users->alone[index])
             return rg_refusal(
                 answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,

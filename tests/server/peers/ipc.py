@@ -16,6 +16,7 @@ recorded behind a fill that the exporter's stream is held before. HOW:
   idle      it does nothing for some seconds once it has opened it
   busy      its other threads use its own GPU meanwhile, and several threads open the memory
   two       the exporter has two devices, and the importer opens memory of both
+  many      the exporter has more devices than the importer can have sessions; how many it opens, and how many it does not
 """
 
 import ctypes
@@ -65,18 +66,18 @@ def contents(address):
     return bytes(found)
 
 
-def export_second(side):
-    """A handle of memory of the second device, which holds 8; nothing, where there is one device."""
-    count, memory = ctypes.c_int(), Handle()
+def export_others(side):
+    """Handles of memory of the devices behind the first one, which holds 8."""
+    count, memory, handles = ctypes.c_int(), Handle(), b""
     call("cuDeviceGetCount", ctypes.byref(count))
-    if count.value < 2:
-        return b""
-    second = Side(1, SIZE)
-    second.fill(8, 0, SIZE)
-    call("cuStreamSynchronize", second.stream)
-    call("cuIpcGetMemHandle", ctypes.byref(memory), second.source)
+    for device in range(1, count.value):
+        other = Side(device, SIZE)
+        other.fill(8, 0, SIZE)
+        call("cuStreamSynchronize", other.stream)
+        call("cuIpcGetMemHandle", ctypes.byref(memory), other.source)
+        handles += bytes(memory)
     side.enter()
-    return bytes(memory)
+    return handles
 
 
 def export():
@@ -90,7 +91,7 @@ def export():
     call("cuStreamWaitValue32_v2", side.stream, word, 1, 0)
     side.fill(7, 0, SIZE)
     call("cuEventRecord", event, side.stream)
-    leave("handles", bytes(memory) + bytes(signal) + export_second(side))
+    leave("handles", bytes(memory) + bytes(signal) + export_others(side))
     await_file("waits")
     value, aside = ctypes.c_uint32(1), ctypes.c_void_p()
     call("cuStreamCreate", ctypes.byref(aside), 1)
@@ -124,6 +125,13 @@ def be_refused(handles):
         print("refused", *try_to_open(b"\1" * 64, b"\2" * 64))
     elif how == "refused":
         print("refused", *try_to_open(*handles))
+    for name in ("waits", "written", "over"):
+        leave(name)
+
+
+def open_many(handles):
+    results = [c.cuIpcOpenMemHandle_v2(ctypes.byref(u64()), Handle.from_buffer_copy(handle), 1) for handle in handles]
+    print("many", results.count(0), results.count(1))
     for name in ("waits", "written", "over"):
         leave(name)
 
@@ -280,6 +288,9 @@ def open_all():
     if how in ("refused", "nowhere") or how.isdigit():
         be_refused(handles)
         return
+    if how == "many":
+        open_many([handles[0], *(second[at:at + 64] for at in range(0, len(second), 64))])
+        return
     if how == "busy":
         open_while_busy(side, memory)
     call("cuIpcOpenMemHandle_v2", ctypes.byref(address), memory, 1)
@@ -298,7 +309,7 @@ def open_all():
     print("read" if contents(side.target) == bytes([7]) * SIZE else "not read")
     side.fill(9, 0, SIZE)
     if how == "two":
-        open_two(side, address, second)
+        open_two(side, address, second[:64])
         side.fill(9, 0, SIZE)
     if how == "alone":
         describe(address, side)

@@ -201,6 +201,27 @@ class Ipc(unittest.TestCase):
         self.assertIn("takes no more at once", result.errors)
         self.assertIn("name both servers", result.errors)
 
+    def test_unix_socket(self):
+        """Nobody on another machine could tell which one it is."""
+        one, other = self.stack.enter_context(Server(build)), self.server(apart=True)
+        said, result = self.run_both((one.address,), (other.address,), "refused")
+        self.assertEqual((said, result.output), ("not written\n", "refused 1 1\n"), result.report())
+        self.assertIn("uses it by a unix socket", result.errors)
+        self.assertIn("let it name the server by its address of TCP", result.errors)
+
+    def test_exclusive_gpu(self):
+        one, other = self.server(), self.server(apart=True)
+        said, result = self.run_both((one.address,), (other.address,), "refused", environment=({"REMOTE_GPU_EXCLUSIVE": "yes"}, None))
+        self.assertEqual((said, result.output), ("not written\n", "refused 1 1\n"), result.report())
+        self.assertIn("run the program that exports it without --exclusive", result.errors)
+
+    def test_sixteen_gpus(self):
+        """A session for each, and not one more."""
+        one, other = self.server(environment={"SOFTGPU_DEVICES": "16"}), self.server(apart=True)
+        said, result = self.run_both((one.address,), (other.address,), "many")
+        self.assertEqual((said, result.output), ("not written\n", "many 15 1\n"), result.report())
+        self.assertIn("at most 16 servers and, as a guest, GPUs", result.errors)
+
     @unittest.skipUnless(shutil.which("openssl"), "there is no program openssl")
     def test_users(self):
         """By TLS, as oneself; another user's handle is worth nothing, and a server that proves nothing is not used."""
