@@ -3,6 +3,7 @@
  * at once is as if it had gone. One thread.
  */
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "common/base/printable.h"
 #include "server/pool/agent.h"
 
@@ -74,6 +75,16 @@ void rg_ask_refuse_as(struct rg_agent_ask *ask, const char *code, const char *fo
     rg_printable_clean(words); /* names that were cut within a character would be no JSON */
     snprintf(text, sizeof text, "%s [%s]", words, code);
     rg_ask_answer(ask, json_pack("{s:s, s:s, s:s}", "state", "refused", "why", text, "code", code));
+}
+
+void rg_ask_read(struct rg_agent_ask *ask)
+{
+    json_decref(ask->request);
+    ask->request = NULL;
+    ask->handed = false;
+    ask->counts = ask->whole = true;
+    ask->state = RG_ASK_LOOKING;
+    ask->since_ns = rg_now_ns();
 }
 
 bool rg_ask_may(const struct rg_agent_ask *ask, const json_t *value)

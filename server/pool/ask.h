@@ -30,7 +30,7 @@ struct rg_agent_ask {
     struct rg_agent *agent;
     enum rg_ask_state state;
     int socket;        /* -1: it has gone, and what is under way is to be undone */
-    json_t *question;  /* while LOOKING */
+    json_t *question;  /* while LOOKING; while it is handed to another, for when it has to be asked anew */
     bool whole;        /* it takes all of the pool */
     uint32_t max_gpus; /* likewise */
     uint64_t since_ns; /* likewise; while AGAIN, LOST */
@@ -49,6 +49,8 @@ struct rg_agent_ask {
     bool chosen;      /* the client has chosen both: it knows its lease whether it was told of it or not */
     bool unsure;      /* a transaction may have made its lease, and has not been answered */
     bool handed;      /* another server may make its lease: `hold` and its request say for whom */
+    bool keeps;       /* likewise, a lease that is to be kept: its request says that it is not (keeping.c) */
+    bool counts;      /* whether it may be granted depends on what is held in all of the pool */
     bool gives_back;  /* its client has ended, and the lease is being removed */
     bool stands_in;   /* it is what another server has handed to this one, while that is carried out */
     bool at_once;     /* it is being granted without having been in the queue */
@@ -73,6 +75,10 @@ void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
                      const struct rg_pool_outcome *outcome, const struct rg_pool_grant *decided);
 /** The lease is there, with that value: the client is told, and holds it from now on, unless it is kept. The ask may be no more. */
 void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value);
+
+/* keeping.c */
+/** A lease that is to be kept was granted as one that ends with its client: it gets its time, and then the client is told. */
+void rg_keeping_begin(struct rg_agent_ask *ask, const json_t *value);
 
 /* wish.c */
 /** Reads what a question asks for into ask->request. False: the client was refused, and the ask is no more. */
@@ -145,6 +151,8 @@ void rg_ask_refuse_as(struct rg_agent_ask *ask, const char *code, const char *fo
     __attribute__((format(printf, 3, 4)));
 /** Whether it is whoever asks that a request or lease belongs to, or an operator asks. */
 bool rg_ask_may(const struct rg_agent_ask *ask, const json_t *value);
+/** Has all of the pool read for its question, which was to be handed to another server: it is served anew then (asks.c). */
+void rg_ask_read(struct rg_agent_ask *ask);
 /** Frees it; nothing of it is under way. */
 void rg_ask_end(struct rg_agent_ask *ask);
 

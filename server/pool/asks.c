@@ -87,8 +87,8 @@ static bool must_look(const struct rg_agent_ask *ask)
 static void serve(struct rg_agent_ask *ask, const json_t *question)
 {
     const struct verb *verb = verb_of(question);
-    ask->handed = verb && verb->serve == rg_request_take && rg_handing_can(ask->agent, question) &&
-                  rg_pool_make_id(ask->hold);
+    ask->handed = verb && verb->serve == rg_request_take && !ask->counts &&
+                  rg_handing_can(ask->agent, question) && rg_pool_make_id(ask->hold);
     ask->whole = verb && verb->whole && !ask->handed;
     if (must_look(ask)) {
         ask->state = RG_ASK_LOOKING;
@@ -102,6 +102,7 @@ static void serve(struct rg_agent_ask *ask, const json_t *question)
         return;
     }
     if (verb) {
+        ask->question = ask->handed ? json_incref((json_t *)(uintptr_t)question) : NULL;
         verb->serve(ask, question);
         return;
     }

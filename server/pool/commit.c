@@ -23,6 +23,10 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
     const bool kept = json_is_true(json_object_get(value, "kept"));
     const size_t n = json_array_size(json_object_get(value, "gpus"));
     char key[40];
+    if (ask->keeps && !kept) {
+        rg_keeping_begin(ask, value);
+        return;
+    }
     json_t *answer = kept ? rg_leases_granted(ask->lease, value) : rg_hold_granted(ask, value);
     if (strtoll(rg_pool_get_text(value, "etcd_lease", "0"), NULL, 10) != ask->etcd_lease)
         rg_agent_revoke(agent, ask->etcd_lease); /* the lease was there already, by the same id */

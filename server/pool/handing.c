@@ -3,7 +3,7 @@
  *
  * Happy path: the request is written with the number by which its client's connection will hold the lease (rg_handing_begin). The
  * decider is told of it, as of everything, and carries it out in the name of who wrote it (grants.c, commit.c): the lease that it writes is
- * held there. Ids of such requests begin as the id of their server, which watches what begins so, is told of the lease, and tells its client.
+ * held there; one that is to be kept becomes that afterwards (keeping.c). Ids of such requests begin as the id of their server, which watches what begins so, is told of the lease, and tells its client.
  *
  * Nothing depends on the decider. What it has not granted in HANDED_NS, since it is gone or slow or the request has to wait, its own
  * server decides, which reads all of the pool then; both may try, and the transactions' comparisons let one of them succeed.
@@ -41,17 +41,19 @@ struct rg_agent_ask *rg_handing_stand_in(struct rg_agent *agent, const struct rg
 
 bool rg_handing_can(const struct rg_agent *agent, const json_t *question)
 {
-    /* what an owner holds, and which GPUs there are, is looked up in all of the pool */
+    /* which GPUs there are is looked up in all of the pool; a lease by an id of its client's choice is not watched */
     return agent->scope.narrow && agent->mirror.revision && rg_agent_is_in(agent) &&
            !rg_scope_is_settling(agent) && *agent->decider.server &&
-           strcmp(agent->decider.server, agent->id) != 0 &&
-           !json_is_true(json_object_get(question, "kept")) && !json_object_get(question, "devices");
+           strcmp(agent->decider.server, agent->id) != 0 && !json_object_get(question, "id") &&
+           !json_object_get(question, "devices");
 }
 
 void rg_handing_begin(struct rg_agent_ask *ask)
 {
     memcpy(ask->id, ask->agent->id, RG_POOL_ID_START);
     memcpy(ask->lease, ask->id, sizeof ask->lease);
+    ask->keeps = json_is_true(json_object_get(ask->request, "kept"));
+    (void)json_object_set_new(ask->request, "kept", json_false());
     (void)json_object_set_new(ask->request, "holder_server", json_string(ask->agent->id));
     (void)json_object_set_new(ask->request, "hold", json_string(ask->hold));
     ask->unsure = true; /* from now on its lease may be there */

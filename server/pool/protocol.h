@@ -106,6 +106,8 @@ struct rg_agent_word {
         struct {
             uint64_t number;
             uint32_t good;
+            uint32_t
+                counts; /* `judged`: it is not, since it depends on what is held already, which was not counted */
             char why[RG_CONTROL_REASON / 2]; /* a sentence with its code, if it is not */
         } judged, stays;
         struct rg_agent_texts files;
@@ -135,6 +137,7 @@ struct rg_agent_judge {
     uint64_t lease;                                   /* 0: it gets its number later */
     uint32_t renews;                                  /* it is there, and is to last longer */
     uint32_t project_alone;                           /* its sessions are judged as they begin */
+    uint32_t uncounted; /* what is held already is not known, and is counted only if a quota is about it */
     uint32_t gpus;
     uint64_t memory; /* of all its GPUs together; 0: not known yet */
     uint64_t held_gpus, held_memory, project_gpus, project_memory;

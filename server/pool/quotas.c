@@ -2,7 +2,8 @@
  * quotas.c - whether quotas allow that somebody gets a lease, or keeps it for longer.
  *
  * They are the monitor's to know. It is told what the owner and the project hold in the whole pool, and answers by a word; meanwhile the
- * client may have gone, of which nothing is there yet. One thread.
+ * client may have gone, of which nothing is there yet. A server at rest does not know what is held: where a quota is about that, all of the
+ * pool is read first. One thread.
  */
 #include "server/pool/agent.h"
 
@@ -45,8 +46,11 @@ void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struc
     out->gpus = json_is_array(gpus) ? (uint32_t)json_array_size(gpus) : (uint32_t)json_integer_value(gpus);
     const uint64_t memory = rg_pool_get_number(wanted, "memory", 0);
     out->memory = out->gpus && memory > UINT64_MAX / out->gpus ? UINT64_MAX : memory * out->gpus;
-    count_held(ask->agent, "user", user, ask->lease, &out->held_gpus, &out->held_memory);
-    count_held(ask->agent, "project", project, ask->lease, &out->project_gpus, &out->project_memory);
+    out->uncounted = ask->handed;
+    if (!ask->handed) {
+        count_held(ask->agent, "user", user, ask->lease, &out->held_gpus, &out->held_memory);
+        count_held(ask->agent, "project", project, ask->lease, &out->project_gpus, &out->project_memory);
+    }
     rg_agent_tell(ask->agent, &answer);
 }
 
@@ -62,6 +66,8 @@ void rg_quotas_judged(struct rg_agent *agent, const struct rg_agent_word *word)
         rg_ask_end(ask);
     else if (word->judged.good)
         ask->judged(ask);
+    else if (word->judged.counts && ask->handed)
+        rg_ask_read(ask);
     else
         rg_ask_refuse(ask, word->judged.why);
 }

@@ -2,8 +2,8 @@
  * scope.c - what of the pool this server is told: all of it while it decides or shows, else what concerns it alone.
  *
  * A server at rest watches its own keys, the leases of its GPUs, the keys of the servers that hold these for their clients, and what it has
- * handed on (decider.c): what it is told does not grow with the pool. When a client asks something that takes more (what there is, quotas;
- * GPUs, where no other server decides), everything is read at one revision and watched from there on, until nobody waits and as many changes have come for nothing as keys were read: a server that is
+ * handed on (decider.c): what it is told does not grow with the pool. When a client asks something that takes more (what there is, quotas
+ * that are about what is held; GPUs, where no other server decides), everything is read at one revision and watched from there on, until nobody waits and as many changes have come for nothing as keys were read: a server that is
  * asked now and then reads the pool no more often than that costs. A server that comes into the pool anew reads everything as well, since
  * leases may name GPUs of it that etcd has forgotten.
  *

@@ -14,7 +14,7 @@
  *   LEAVE     u8 which: a client goes
  *   SESSIONS  u8 id, u8 n: so many sessions run by a lease
  *   CHECK     u8 id: whether there is a lease
- *   JUDGED    u8 number, u8 flags (GOOD; OF_CLIENT: whether it may stay; RECHECK: others may be revoked)
+ *   JUDGED    u8 number, u8 flags (GOOD; OF_CLIENT: whether it may stay; RECHECK: others may be revoked; COUNTS)
  *   LOOK      nothing: what is due is done
  */
 #include "common/base/file.h"
@@ -33,7 +33,7 @@
 
 enum { LINE, PUT, RANGE, ASK, REPLY, LEAVE, SESSIONS, CHECK_LEASE, JUDGED, LOOK, CLOSED, NARROW, STEPS };
 enum { OPERATOR = 1, UNPROVED = 2, NAMED = 4, KNOWN = 8, CERTIFIED = 16, EXPIRED = 32 };
-enum { GOOD = 1, OF_CLIENT = 2, RECHECK = 4 };
+enum { GOOD = 1, OF_CLIENT = 2, RECHECK = 4, COUNTS = 8 };
 enum { FAILS = 1, SUCCEEDED = 2 };
 enum { CALLS_MAX = 64, CLIENTS_MAX = 8 };
 
@@ -304,6 +304,7 @@ static void judged(void)
     word.judged.number = fuzz_u8();
     const unsigned flags = fuzz_u8();
     word.judged.good = flags & GOOD;
+    word.judged.counts = flags & COUNTS;
     snprintf(word.judged.why, sizeof word.judged.why, "it is too much [quota-gpus]");
     if (flags & RECHECK)
         rg_stays_recheck(&agent);

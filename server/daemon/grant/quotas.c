@@ -224,6 +224,7 @@ static void search_all(const struct search *search)
 
 struct admission {
     uint64_t wanted[RG_QUOTAS];
+    bool *counts; /* what is held already was not counted; NULL: it was */
     struct rg_monitor_answer *answer;
     enum rg_status status;
 };
@@ -232,6 +233,13 @@ static bool admit_by(void *data, const struct rg_quota_case *of)
 {
     struct admission *admission = data;
     struct rg_monitor_answer *answer = admission->answer;
+    const uint64_t *allowed = of->quota->allowed;
+    if (admission->counts && of->of_pool &&
+        (allowed[RG_QUOTA_GPUS] != RG_QUOTA_UNLIMITED || allowed[RG_QUOTA_MEMORY] != RG_QUOTA_UNLIMITED)) {
+        *admission->counts = true;
+        admission->status = RG_ERR_REFUSED;
+        return false;
+    }
     admission->status = rg_quota_check(of, admission->wanted, answer->why, sizeof answer->why);
     return admission->status == RG_OK;
 }
@@ -250,11 +258,14 @@ enum rg_status rg_quotas_admit(const struct rg_sessions *sessions, const struct 
 }
 
 enum rg_status rg_quotas_admit_lease(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
-                                     const struct rg_agent_judge *judge, char *why, size_t why_size)
+                                     const struct rg_agent_judge *judge, bool *counts, char *why,
+                                     size_t why_size)
 {
     struct rg_monitor_answer answer = {.why = ""};
     struct admission admission = {
-        .wanted = {[RG_QUOTA_GPUS] = judge->gpus, [RG_QUOTA_MEMORY] = judge->memory}, .answer = &answer};
+        .wanted = {[RG_QUOTA_GPUS] = judge->gpus, [RG_QUOTA_MEMORY] = judge->memory},
+        .counts = judge->uncounted ? counts : NULL,
+        .answer = &answer};
     const struct search search = {
         .sessions = sessions, .owner = owner, .judge = judge, .meet = admit_by, .data = &admission};
     search_all(&search);

@@ -18,12 +18,12 @@ RG_MUST_CHECK enum rg_status rg_quotas_admit(const struct rg_sessions *sessions,
                                              uint64_t memory, struct rg_monitor_answer *answer);
 /**
  * Whether a lease of a pool may be granted to somebody, by what they and their project hold in the whole pool; groups count what runs
- * here. RG_ERR_REFUSED with the sentence.
+ * here. RG_ERR_REFUSED with the sentence, or with *counts: what they hold matters, and was not counted.
  */
 RG_MUST_CHECK enum rg_status rg_quotas_admit_lease(const struct rg_sessions *sessions,
                                                    const struct rg_account_owner *owner,
-                                                   const struct rg_agent_judge *judge, char *why,
-                                                   size_t why_size);
+                                                   const struct rg_agent_judge *judge, bool *counts,
+                                                   char *why, size_t why_size);
 /** Whether the GPU hours of somebody are used up; `why` is the sentence. */
 bool rg_quotas_are_exhausted(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
                              char *why, size_t why_size);

@@ -152,7 +152,8 @@ static bool is_of_project(const struct rg_monitor *monitor, const struct rg_agen
     return false;
 }
 
-bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size)
+bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, bool *counts, char *why,
+                      size_t why_size)
 {
     struct rg_monitor *monitor = data;
     struct rg_account_owner owner;
@@ -166,7 +167,9 @@ bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why,
     else if (judge->renews)
         good = !rg_quotas_are_exhausted(&monitor->sessions, &owner, why, why_size);
     else
-        good = rg_quotas_admit_lease(&monitor->sessions, &owner, judge, why, why_size) == RG_OK;
+        good = rg_quotas_admit_lease(&monitor->sessions, &owner, judge, counts, why, why_size) == RG_OK;
+    if (*counts) /* it is asked for again */
+        return false;
     if (strcmp(judge->by, judge->name) != 0) {
         char lease[96];
         snprintf(lease, sizeof lease, "lease %016" PRIx64 " of %u GPUs is %s by an operator", judge->lease,

@@ -23,8 +23,12 @@ void rg_inquiry_quotas(struct rg_monitor *monitor, const struct rg_monitor_quest
 /** fds: the connection, and a file with the question, which the agent alone reads. */
 void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds,
                      struct rg_monitor_answer *answered);
-/** Whether quotas allow a lease of the pool that is to be kept, or is to last longer; `data`: the monitor. */
-bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size);
+/**
+ * Whether quotas allow a lease of the pool that is to be kept, or is to last longer; `data`: the monitor. *counts: that depends on what is
+ * held already, which was not counted.
+ */
+bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, bool *counts, char *why,
+                      size_t why_size);
 /** Whether a client of the pool may stay, whose certificate may have been revoked; likewise. */
 bool rg_inquiry_stays(void *data, const struct rg_agent_client *client, char *why, size_t why_size);
 /** Whether a lease of the pool is known here, which the agent may have to find out first: rg_inquiry_checked. */

@@ -50,8 +50,8 @@ struct rg_pool_process {
     bool draining, drained; /* what is wanted; what the pool knows */
     /* whoever waits for a lease is answered */
     void (*checked)(void *data, uint64_t question, bool there, const char *why);
-    /* whether quotas allow a lease; `why` is for whoever asks */
-    bool (*judge)(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size);
+    /* whether quotas allow a lease; `why` is for whoever asks; *counts: they ask for what is held already, which was not counted */
+    bool (*judge)(void *data, const struct rg_agent_judge *judge, bool *counts, char *why, size_t why_size);
     /* whether a client's certificate is still accepted; likewise */
     bool (*stays)(void *data, const struct rg_agent_client *client, char *why, size_t why_size);
     /* a lease is over */

@@ -4,9 +4,12 @@ import json
 import os
 import re
 import signal
+import subprocess
+import tempfile
+import time
 import urllib.request
 
-from pool_case import COMMAND, Etcd, PoolCase, Server, base64_of, gpu_run, main, run, wait_until
+from pool_case import COMMAND, ENVIRONMENT, Etcd, PoolCase, Server, base64_of, gpu_run, main, run, wait_until
 
 OTHERS = 200  # servers that are there in etcd alone
 AT_REST = 5   # ranges that a server at rest watches at least
@@ -52,7 +55,11 @@ class Crowd:
             self.change([self.gpu(i % self.n, [])])
 
 
-class Scope(PoolCase):
+class ScopeCase(PoolCase):
+    """A crowd, and two servers, A in the north and B in the south."""
+
+    SOUTH = ()  # what B is told beside that
+
     @classmethod
     def setUpClass(cls):
         cls.etcd = Etcd()
@@ -60,7 +67,7 @@ class Scope(PoolCase):
         cls.crowd = Crowd(cls.etcd, OTHERS)
         cls.a = Server(cls.etcd.urls, "--pool-label", "room=north")
         cls.addClassCleanup(cls.a.close)
-        cls.b = Server(cls.etcd.urls, "--pool-label", "room=south")
+        cls.b = Server(cls.etcd.urls, "--pool-label", "room=south", *cls.SOUTH)
         cls.addClassCleanup(cls.b.close)
 
     def metric(self, name, etcd=None):
@@ -76,18 +83,53 @@ class Scope(PoolCase):
             outcome = server.drain(*undo)
             self.assertEqual(outcome.status, 0, outcome)
 
+    def rest(self):
+        """Has both servers come to rest: what they are asked is forgotten, and enough happens elsewhere."""
+        self.crowd.work(OTHERS // 2 + 20)  # more changes than the pool has keys
+        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total") >= 2 * AT_REST, "both servers watch single keys")
+        self.look(self.a), self.look(self.b)
+
+    def request(self, server, *arguments):
+        outcome = run(COMMAND, "request", "--json", "-s", server.address, "--filter", "labels.room=south", *arguments)
+        self.assertEqual(outcome.status, 0, outcome)
+        return json.loads(outcome.out)["lease"]
+
+    def granted(self):
+        """What etcd says of the GPUs of B."""
+        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/servers/"),
+                           range_end=base64_of("/remote-gpu/pools/lab/servers0")) as answer:
+            values = [json.loads(self.etcd.text(pair["value"])) for pair in json.load(answer)["kvs"]
+                      if "/gpus/" in self.etcd.text(pair["key"])]
+        return [share["lease"] for value in values if value["name"] != "crowd" for share in value["granted"]]
+
+    def decider(self):
+        """The server that decides for those at rest, as etcd has it; None: there is none."""
+        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/decider")) as answer:
+            pairs = json.load(answer).get("kvs", ())
+        return json.loads(self.etcd.text(pairs[0]["value"]))["server"] if pairs else None
+
+    def let_a_decide(self):
+        self.rest()
+        wait_until(lambda: not self.decider(), "a server at rest decides for nobody")
+        name = next(server["id"] for server in self.pool(self.a)["servers"] if server["address"] == self.a.address)
+        wait_until(lambda: self.decider() == name, "who is asked decides for others")
+        self.look(self.b)
+
+    def bound_for(self, lease):
+        """For how many seconds etcd keeps a lease of the pool, if nothing else happens."""
+        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/leases/" + lease)) as answer:
+            (pair,) = json.load(answer)["kvs"]
+        with self.etcd.ask("/v3/lease/timetolive", ID=pair["lease"]) as answer:
+            return int(json.load(answer)["TTL"])
+
+
+class Scope(ScopeCase):
     def test_a_server_that_nobody_asks_comes_to_rest(self):
         """Also one that has counted for all how much of the pool is granted."""
         etcd = self.keep(Etcd())
         for _ in range(2):
             self.server(etcd.urls)
         wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total", etcd) >= 2 * AT_REST, "both watch single keys")
-
-    def rest(self):
-        """Has both servers come to rest: what they are asked is forgotten, and enough happens elsewhere."""
-        self.crowd.work(OTHERS // 2 + 20)  # more changes than the pool has keys
-        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total") >= 2 * AT_REST, "both servers watch single keys")
-        self.look(self.a), self.look(self.b)
 
     def test_a_server_at_rest_is_told_of_nothing_that_is_not_its_own(self):
         self.rest()
@@ -127,11 +169,6 @@ class Scope(PoolCase):
         self.assertLess(self.told() - before, 20 * 4 + 40)  # A alone is told of the others
         wait_until(lambda: self.gpus(self.a)[(self.b.address, 0)] == 1 == self.gpus(self.a)[(self.b.address, 1)], "B is free")
 
-    def request(self, server, *arguments):
-        outcome = run(COMMAND, "request", "--json", "-s", server.address, "--filter", "labels.room=south", *arguments)
-        self.assertEqual(outcome.status, 0, outcome)
-        return json.loads(outcome.out)["lease"]
-
     def test_a_lease_is_renewed_by_a_server_at_rest(self):
         """It needs to know nothing of the rest of the pool for that."""
         lease = self.request(self.a, "--for", "1h")
@@ -142,14 +179,6 @@ class Scope(PoolCase):
         self.assertGreaterEqual(self.metric("etcd_debugging_mvcc_watcher_total"), 2 * AT_REST)
         self.assertEqual(run(COMMAND, "release", "-s", self.a.address, lease).status, 0)
         wait_until(lambda: not self.granted(), "what was given back is free")
-
-    def granted(self):
-        """What etcd says of the GPUs of B."""
-        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/servers/"),
-                           range_end=base64_of("/remote-gpu/pools/lab/servers0")) as answer:
-            values = [json.loads(self.etcd.text(pair["value"])) for pair in json.load(answer)["kvs"]
-                      if "/gpus/" in self.etcd.text(pair["key"])]
-        return [share["lease"] for value in values if value["name"] != "crowd" for share in value["granted"]]
 
     def test_what_is_over_is_freed_by_a_server_at_rest(self):
         self.rest()
@@ -173,19 +202,6 @@ class Scope(PoolCase):
         os.kill(self.a.agent(), signal.SIGKILL)
         wait_until(lambda: not self.granted(), "it is free")
 
-    def decider(self):
-        """The server that decides for those at rest, as etcd has it; None: there is none."""
-        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/decider")) as answer:
-            pairs = json.load(answer).get("kvs", ())
-        return json.loads(self.etcd.text(pairs[0]["value"]))["server"] if pairs else None
-
-    def let_a_decide(self):
-        self.rest()
-        wait_until(lambda: not self.decider(), "a server at rest decides for nobody")
-        name = next(server["id"] for server in self.pool(self.a)["servers"] if server["address"] == self.a.address)
-        wait_until(lambda: self.decider() == name, "who is asked decides for others")
-        self.look(self.b)
-
     def test_a_server_at_rest_has_another_decide_for_its_clients(self):
         self.let_a_decide()
         alone, done = self.b.log().count("decides itself"), self.a.log().count("granted for server")
@@ -201,6 +217,47 @@ class Scope(PoolCase):
             self.assertIn("works", one.finish())
         wait_until(lambda: not self.granted(), "all is given back")
         self.assertEqual(self.pool(self.a)["leases"], [])
+
+    def test_a_lease_that_is_kept_is_decided_by_another_as_well(self):
+        """Where no quota is about what its owner holds, the server at rest needs to know nothing of the pool."""
+        self.let_a_decide()
+        alone, done = self.b.log().count("decides itself"), self.a.log().count("granted for server")
+        before = self.told()
+        kept, short = self.request(self.b, "--for", "1h"), self.request(self.b, "--for", "3s")
+        self.crowd.work(20)
+        self.look(self.b)
+        self.assertLess(self.told() - before, 20 * 4 + 80)  # A alone is told of the others
+        self.assertEqual(self.a.log().count("granted for server"), done + 2)
+        self.assertEqual(self.b.log().count("decides itself"), alone)
+        self.assertGreater(self.bound_for(kept), 3500)
+        (lease,) = [one for one in self.pool(self.a)["leases"] if one["lease"] == kept]
+        self.assertTrue(lease["kept"])
+        self.assertAlmostEqual(lease["expires"], time.time() + 3600, delta=60)
+        wait_until(lambda: self.granted() == [kept], "the time of the short one is over")
+        os.kill(self.b.agent(), signal.SIGKILL)  # whoever held it before it was kept
+        self.b.wait_for_log("in the pool lab as", times=self.b.log().count("in the pool lab as") + 1)
+        self.look(self.b)
+        self.assertEqual(self.granted(), [kept])
+        self.assertEqual(run(COMMAND, "run", "-s", self.b.address, "--lease", kept, "--", "true").status, 0)
+        self.assertEqual(run(COMMAND, "release", "-s", self.b.address, kept).status, 0)
+        wait_until(lambda: not self.granted(), "what was given back is free")
+
+    def test_a_lease_that_is_kept_and_has_to_wait(self):
+        """The decider cannot grant it: its server decides when something is free, and its time begins then."""
+        self.let_a_decide()
+        held = self.running(self.a, "--filter", "labels.room=south", "-n", "2").wait_for("begun 2")
+        south = ("request", "--json", "-s", self.b.address, "--filter", "labels.room=south", "--for", "1h")
+        self.assert_refused(run(COMMAND, *south), "lease-not-free")
+        waiting = subprocess.Popen([COMMAND, *south, "--wait-for=60"], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: self.pool(self.a)["waiting"] == 1, "it waits")
+        time.sleep(1)
+        self.assertIn("works", held.finish())
+        out, err = waiting.communicate(timeout=240)
+        self.assertEqual(waiting.returncode, 0, err)
+        lease = json.loads(out)["lease"]
+        self.assertGreater(self.bound_for(lease), 3500)
+        self.assertEqual(run(COMMAND, "release", "-s", self.b.address, lease).status, 0)
+        wait_until(lambda: not self.granted(), "what was given back is free")
 
     def test_a_server_whose_decider_does_not_answer_decides_itself(self):
         self.let_a_decide()
@@ -257,6 +314,30 @@ class Scope(PoolCase):
         wait_until(lambda: not self.granted(), "its holder has gone, and it is free")
         self.crowd.change([self.crowd.put("servers/" + name_of(3), version=1, address="10.9.9.9:3", host="h3", etcd_lease=self.crowd.lease,
                                           agent=name_of(3), draining=False)])
+
+
+class Quotas(ScopeCase):
+    """B allows everybody one GPU of the pool."""
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.NamedTemporaryFile("w", prefix="remote-gpu-rules-", suffix=".json", delete=False) as file:
+            json.dump({"default": {"quota": {"gpus": 1}}}, file)
+        cls.addClassCleanup(os.unlink, file.name)
+        cls.SOUTH = ("--rules", file.name)
+        super().setUpClass()
+
+    def test_a_lease_that_is_kept_counts_where_a_quota_is_about_that(self):
+        """Then the server at rest reads all of the pool first."""
+        self.let_a_decide()
+        done = self.a.log().count("granted for server")
+        wish = ("request", "--json", "-s", self.b.address, "--filter", "labels.room=south", "--for", "1h")
+        outcome = run(COMMAND, *wish)
+        self.assertEqual(outcome.status, 0, outcome)
+        self.assert_refused(run(COMMAND, *wish), "quota-gpus")
+        self.assertEqual(self.a.log().count("granted for server"), done)
+        self.assertEqual(run(COMMAND, "release", "-s", self.b.address, json.loads(outcome.out)["lease"]).status, 0)
+        wait_until(lambda: not self.granted(), "what was given back is free")
 
 
 if __name__ == "__main__":
