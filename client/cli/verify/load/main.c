@@ -31,7 +31,7 @@ enum {
     GRAPH_NODES = 10,
     COPY_BYTES = 1 << 20,
     COPY_NS = 100000,
-    AREA_BYTES = 128 << 20
+    AREA_BYTES = 512 << 20
 };
 
 static const char ptx[] = ".version 6.0\n.target sm_52\n.address_size 64\n"
