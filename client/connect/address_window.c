@@ -8,11 +8,10 @@
 #include "client/core/address_map.h"
 #include "common/base/addresses.h"
 #include "common/base/log.h"
+#include "common/base/valgrind.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TRIES 4 /* another thread may map something between the look and the reservation */
 #define WATCHED                                                                                              \
@@ -53,8 +52,7 @@ static void find_gap(uint64_t *start, uint64_t *size)
 
 void rg_address_window_keep(unsigned session, unsigned part, uint64_t *start, uint64_t *size)
 {
-    const char *preload = secure_getenv("LD_PRELOAD");
-    const uint64_t most = preload && strstr(preload, "vgpreload") ? WATCHED : RG_ADDRESS_WINDOW_SIZE;
+    const uint64_t most = rg_under_valgrind() ? WATCHED : RG_ADDRESS_WINDOW_SIZE;
     *start = rg_address_window(part);
     *size = most;
     for (int i = 0; i < TRIES; i++) {

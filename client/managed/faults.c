@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/poll.h"
 #include "common/base/signals.h"
+#include "common/base/valgrind.h"
 #include "common/sync/scoped_lock.h"
 
 #include <errno.h>
@@ -54,6 +55,12 @@ static bool agree_on_features(int fd)
 
 static int open_uffd(void)
 {
+    if (rg_under_valgrind()) { /* a touch that waits in the kernel would stop all threads */
+        rg_warn(
+            "this program runs under valgrind, which needs --vex-iropt-register-updates=allregs-at-each-insn "
+            "where the host touches managed or mapped memory");
+        return -1;
+    }
     const char *wish = secure_getenv("REMOTE_GPU_FAULTS");
     if (wish && strcmp(wish, "signals") == 0)
         return -1;

@@ -5,7 +5,8 @@
  * CAP_SYS_PTRACE, access to /dev/userfaultfd, or vm.unprivileged_userfaultfd=1), a touch waits in the kernel
  * until it is dealt with: in whatever thread, with whatever signals blocked, and inside system calls as well.
  * Else pages are protected and a handler of SIGSEGV waits: then a system call that is given a page which the
- * device holds fails with EFAULT. REMOTE_GPU_FAULTS=signals takes the second way wherever it runs.
+ * device holds fails with EFAULT. REMOTE_GPU_FAULTS=signals takes the second way wherever it runs, and valgrind
+ * must, under which a thread that waits in the kernel stops all.
  *
  * What is trapped is open (all access) until it is closed. Nothing here is held across a call of another
  * part.

@@ -1,12 +1,13 @@
 """Runs programs remotely while somebody watches the client inside of them: no access may be invalid.
 
-usage: run.py BUILD_FOLDER --valgrind|--sanitized PROGRAM…
+usage: run.py BUILD_FOLDER --valgrind|--valgrind-faults|--sanitized PROGRAM…
 
 PROGRAM: a path below the build folder. Each runs twice: at its first start, and with what the client learned of it then, which
 is another way through the client. What a program must print is tested elsewhere; here it must end as it does directly.
 
 --valgrind: under valgrind. Whether values were initialised is not asked: programs pass their own padding to kernels, and
 copies that must survive bad addresses (common/base/safe_copy.h) go by system calls that valgrind does not see through.
+--valgrind-faults: the same for programs that go on after a fault, as they do that touch managed memory: it needs all registers kept.
 --sanitized: all is built with the address sanitizer, the program as well; it ends a program where it finds something. What
 is still allocated at the end is not asked either: these programs leave objects behind on purpose.
 """
@@ -27,6 +28,7 @@ WATCHERS = {
     "--valgrind": ["valgrind", "-q", "--undef-value-errors=no", "--num-callers=24", "--error-exitcode=%d" % FOUND],
     "--sanitized": [],
 }
+WATCHERS["--valgrind-faults"] = WATCHERS["--valgrind"] + ["--vex-iropt-register-updates=allregs-at-each-insn"]
 
 
 def watch(build, address, watcher, program, cache):
