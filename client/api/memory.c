@@ -227,7 +227,7 @@ static CUresult ask_async(const struct request *request, CUdeviceptr *address)
 
 static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
-    if (!dptr || !size)
+    if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
     if (status != CUDA_SUCCESS)
@@ -236,6 +236,10 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
         CUdevice device;
         status = cuStreamGetDevice(stream, &device);
         return status == CUDA_SUCCESS ? rg_capture_allocate(dptr, size, device, stream) : status;
+    }
+    if (!size) { /* docs/software-device.md, "Where documents are silent or disagree" */
+        *dptr = 0;
+        return CUDA_SUCCESS;
     }
     struct request request = {.ask = ask_async,
                               .kind = RG_RANGE_POOL,

@@ -262,8 +262,10 @@ static void wrong_properties(void)
 
 static void in_a_capture(CUmemoryPool pool)
 {
-    CUdeviceptr memory;
+    CUdeviceptr memory = 1;
     CUgraph graph;
+    TRY(cuMemAllocFromPoolAsync(&memory, 0, pool, other)); /* nothing, which succeeds without a capture */
+    printf("nothing is at 0: %d\n", memory == 0);
     CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     TRY(cuMemAllocFromPoolAsync(&memory, SIZE, pool, other)); /* which does not capture */
     TRY(cuMemFreeAsync(memory, other));

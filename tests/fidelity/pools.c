@@ -168,6 +168,26 @@ static void outlives_its_context(CUmemoryPool pool)
     say("freed", pool);
 }
 
+/* No bytes: that succeeds, whatever they are to come from, and there is nothing to free. */
+static void nothing(CUmemoryPool pool, CUmemoryPool standard)
+{
+    CUgraph graph;
+    size_t n_nodes = 99;
+    CUdeviceptr memory[4] = {1, 1, 1, 1};
+    CHECK(cuMemAllocAsync(&memory[0], 0, stream));
+    CHECK(cuMemAllocFromPoolAsync(&memory[1], 0, pool, stream));
+    CHECK(cuMemAllocFromPoolAsync(&memory[2], 0, standard, NULL));
+    CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(cuMemAllocAsync(&memory[3], 0, stream));
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphGetNodes(graph, NULL, &n_nodes));
+    CHECK(cuGraphDestroy(graph));
+    if (memory[0] || memory[1] || memory[2] || memory[3] || n_nodes)
+        CHECK(CUDA_ERROR_UNKNOWN);
+    printf("nothing: %d %d %d\n", cuMemAllocAsync(NULL, 0, stream),
+           cuMemAllocFromPoolAsync(&memory[0], 0, NULL, stream), cuMemFreeAsync(memory[0], stream));
+}
+
 int main(void)
 {
     CUdevice device;
@@ -193,6 +213,7 @@ int main(void)
     CHECK(cuCtxSynchronize());
     say("the default pool, none", standard);
     of_no_pool();
+    nothing(pool, standard);
     CHECK(cuMemPoolDestroy(pool));
     CHECK(cuMemGetInfo_v2(&total, &total));
     return 0;

@@ -161,6 +161,10 @@ CUresult rg_capture_allocate(CUdeviceptr *out, size_t size, CUdevice device, CUs
     CUgraphNodeParams described = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!size) { /* as where nothing is captured; it needs no node */
+        *out = 0;
+        return CUDA_SUCCESS;
+    }
     described.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     described.alloc.poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
     described.alloc.bytesize = size;

@@ -262,12 +262,17 @@ CUresult rg_host_pool_allocate(CUdeviceptr *out, size_t size, CUmemoryPool handl
 {
     unsigned long long number;
     const size_t whole = block_size(size), bytes = units(size);
-    if (!out || !size)
+    if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(cuStreamGetId(stream, &number));
     struct rg_host_pool *pool = rg_host_pool_acquire(handle);
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!size) {
+        *out = 0;
+        rg_host_pool_release(pool);
+        return CUDA_SUCCESS;
+    }
     settle_ended();
     rg_host_pool_settle(pool);
     pthread_mutex_lock(&rg_host_pools_lock);

@@ -202,8 +202,12 @@ static bool pool_take(struct sg_pool *pool, uint64_t size)
 
 static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, struct sg_stream *stream)
 {
-    if (out == NULL || size == 0)
+    if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (size == 0) { /* docs/software-device.md, "Where documents are silent or disagree" */
+        *out = 0;
+        return CUDA_SUCCESS;
+    }
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (int attempt = 0; attempt < 2 && result == CUDA_ERROR_OUT_OF_MEMORY; attempt++) {
         if (attempt > 0) {
