@@ -14,6 +14,7 @@
 #include "client/core/thread.h"
 #include "client/multiserver/context_scope.h"
 #include "common/base/log.h"
+#include "common/cuda/composed/primary.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
@@ -54,26 +55,44 @@ static CUresult add_range(const struct rg_range *range)
     return rg_map_add(range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+/* What cuMemPoolImportPointer is given. */
+struct pointer_import {
+    CUdeviceptr *out;
+    CUmemoryPool pool;
+    CUmemPoolPtrExportData *data;
+};
+
+static CUresult import_pointer(void *arguments)
 {
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    if (!ptr_out || !shareData || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
-        return CUDA_ERROR_INVALID_VALUE;
+    const struct pointer_import *import = arguments;
     unsigned long long address;
     size_t size;
-    RG_TRY(rg_op_rgPoolImportPointer(pool, shareData, &address, &size));
+    RG_TRY(rg_op_rgPoolImportPointer(import->pool, import->data, &address, &size));
     const struct rg_range range = {.start = address,
                                    .size = size,
                                    .kind = RG_RANGE_POOL,
                                    .context = rg_context_current(),
                                    .device = rg_device_current(),
-                                   .pool = (uint64_t)pool};
+                                   .pool = (uint64_t)import->pool};
     CUresult status = add_range(&range);
     if (status == CUDA_SUCCESS)
-        *ptr_out = address;
+        *import->out = address;
     else
         (void)rg_op_cuMemFree_v2(address);
     return status;
+}
+
+/* Without a context, in the primary one of the pool's device, which is the first that its server has for the program. */
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+{
+    struct pointer_import import = {.out = ptr_out, .pool = pool, .data = shareData};
+    const bool has_context = rg_context_current() != 0;
+    RG_TRY(rg_call_allowed(has_context ? RG_TRAIT_CONTEXT : 0));
+    if (!ptr_out || !shareData || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    return has_context ? import_pointer(&import)
+                       : rg_call_in_primary_context(rg_exported_device(RG_KIND_POOL, (uint64_t)pool),
+                                                    import_pointer, &import);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)

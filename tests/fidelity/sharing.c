@@ -413,6 +413,23 @@ static void pool_first(void)
     TRY(cuMemPoolDestroy(alone));
 }
 
+/* A thread without a context has the memory as well; whether there is a primary one from then on. */
+static void import_without_context(CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+    CUdeviceptr p = 0;
+    CUcontext own;
+    unsigned flags;
+    int active = 0;
+    TRY(cuCtxPopCurrent_v2(&own));
+    TRY(cuMemPoolImportPointer(&p, pool, data));
+    TRY(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    say("the primary context is active: %d, there is memory: %d\n", active, p != 0);
+    TRY(cuCtxPushCurrent_v2(own));
+    show("imported without a context", p, 4, (const unsigned[]){3, 3, 3, 3});
+    TRY(cuMemFree_v2(p));
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 static void pool_second(void)
 {
     CUmemoryPool pool = NULL, none = NULL;
@@ -431,6 +448,7 @@ static void pool_second(void)
     TRY(cuMemPoolImportPointer(NULL, pool, &data));
     TRY(cuMemPoolImportPointer(&q, NULL, &data));
     TRY(cuMemPoolImportPointer(&q, pool, &nonsense));
+    import_without_context(pool, &data);
     TRY(cuMemPoolImportPointer(&p, pool, &data));
     show("imported", p, 4, (const unsigned[]){3, 3, 3, 3});
     TRY(cuMemsetD32Async(p + 4, 8, 2, s));

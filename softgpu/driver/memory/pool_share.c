@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cuda/composed/primary.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
 
@@ -94,13 +95,40 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr address
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPoolPtrExportData *data)
+/* What cuMemPoolImportPointer is given, looked up. */
+struct pointer_import {
+    CUdeviceptr *out;
+    struct sg_pool *pool;
+    const struct sg_shared_handle *meant;
+};
+
+static CUresult import_pointer(void *arguments)
 {
+    const struct pointer_import *import = arguments;
     struct sg_context *context;
-    struct sg_shared_handle meant;
-    struct sg_shared_file about;
     uint64_t address;
     RG_TRY(sg_enter_context(&context));
+    const struct sg_backing backing = {.file = import->pool->file,
+                                       .offset = import->meant->offset,
+                                       .imported = true,
+                                       .secret = import->meant->secret};
+    sg_pool_took(import->pool, import->meant->size);
+    CUresult result = sg_range_alloc_backed(context, import->pool->device, import->meant->size,
+                                            SG_RANGE_ASYNC, import->pool, &backing, &address);
+    if (result == CUDA_SUCCESS)
+        *import->out = address;
+    else
+        sg_pool_returned(import->pool, import->meant->size);
+    return result;
+}
+
+/* Without a context, in the primary one of the pool's device. */
+CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPoolPtrExportData *data)
+{
+    struct sg_shared_handle meant;
+    struct sg_shared_file about;
+    CUcontext current = NULL;
+    RG_TRY(cuCtxGetCurrent(&current));
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (out == NULL || data == NULL || pool == NULL || !pool->imported ||
         !sg_shared_handle_read(data, SG_SHARED_POOL, &meant) ||
@@ -109,14 +137,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPool
         return CUDA_ERROR_INVALID_VALUE;
     if (meant.offset % PAGE != 0 || meant.offset > about.size || meant.size > about.size - meant.offset)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct sg_backing backing = {
-        .file = pool->file, .offset = meant.offset, .imported = true, .secret = meant.secret};
-    sg_pool_took(pool, meant.size);
-    CUresult result =
-        sg_range_alloc_backed(context, pool->device, meant.size, SG_RANGE_ASYNC, pool, &backing, &address);
-    if (result == CUDA_SUCCESS)
-        *out = address;
-    else
-        sg_pool_returned(pool, meant.size);
-    return result;
+    struct pointer_import import = {.out = out, .pool = pool, .meant = &meant};
+    return current ? import_pointer(&import)
+                   : rg_call_in_primary_context(pool->device->ordinal, import_pointer, &import);
 }
