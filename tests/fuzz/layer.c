@@ -24,9 +24,10 @@ enum { CHANNELS = FUZZ_LAYER == RESUMABLE ? 0 : 3, MESSAGES_MAX = 16, BULK_ALL =
 
 /*
  * A peer may announce what it never sends: to wait for that is right, until somebody interrupts. A thread does so
- * when a receiver has come no further for some moments: for fewer where nothing is left that it could receive.
+ * when a receiver has come no further for some moments: for fewer where nothing is left that it could receive, or no other thread takes
+ * what there is.
  */
-enum { MOMENT_US = 250, MOMENTS = 200, MOMENTS_WITHOUT = 4 };
+enum { MOMENT_US = 250, MOMENTS = FUZZ_LAYER == MULTIRAIL ? 200 : 8, MOMENTS_WITHOUT = 4 };
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_conn *watched; /* NULL: nobody receives */
 static unsigned steps;

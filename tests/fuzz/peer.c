@@ -28,7 +28,7 @@
 
 enum { RECEIVE, SEND, MESSAGE, RAW, PAUSE, MODE, STEPS };
 enum { SILENT = 128, PAUSES_MAX = 3, PAUSE_US = 300, RECORDS_MAX = 48, MESSAGES_MAX = 256, ANSWERS_MAX = 64 };
-enum { PEER = 3, WIDTH_MAX = 5 << 20, BULK_MAX = RG_PEER_CHUNK };
+enum { PEER = 3, WIDTH_MAX = 5 << 20, WIDTH_USUAL = 64 << 10, BULK_MAX = RG_PEER_CHUNK };
 
 static const CUdeviceptr memory = 0x700000000000; /* the first that the driver gives */
 
@@ -82,7 +82,7 @@ static void copy(struct session *s, unsigned op, uint64_t transfer, unsigned hei
     struct rg_writer w = {parameters};
     if (s->records++ >= RECORDS_MAX)
         return;
-    width %= WIDTH_MAX + 1;
+    width %= (width % 8 ? WIDTH_USUAL : WIDTH_MAX) + 1; /* what is large takes long, and few need it */
     rg_put_u64(&w, memory);
     rg_put_u64(&w, width);
     rg_put_u64(&w, width);
