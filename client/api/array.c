@@ -36,6 +36,8 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, 
     if (!out || !descriptor)
         return CUDA_ERROR_INVALID_VALUE;
     const size_t size = rg_texel_size(descriptor->Format, descriptor->NumChannels);
+    if (!size && (descriptor->Format <= CU_AD_FORMAT_FLOAT || !descriptor->NumChannels))
+        return CUDA_ERROR_INVALID_VALUE; /* all formats of so low numbers are linear */
     if (!size)
         return rg_unsupported("an array of a format that is not linear");
     CUarray array = (CUarray)rg_handle_create(RG_KIND_ARRAY);

@@ -161,8 +161,10 @@ CUresult cuMemHostUnregister(void *p)
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_range range;
-    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_REGISTERED || range.start != (uint64_t)p)
+    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_REGISTERED)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (range.start != (uint64_t)p)
+        return CUDA_ERROR_INVALID_VALUE;
     if (range.mapped) {
         status = cuCtxSynchronize(); /* what is queued may still use the memory */
         rg_pinned_unmap(range.start);

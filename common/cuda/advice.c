@@ -229,11 +229,11 @@ static int as_device(const CUmemLocation *location)
 static void list_accessors(const struct segment *facts, int *list, size_t n)
 {
     size_t used = 0;
-    if (facts->accessed_by_host && used < n)
-        list[used++] = CU_DEVICE_CPU;
     for (int device = 0; device < DEVICES && used < n; device++)
         if (facts->accessed_by >> device & 1)
             list[used++] = device;
+    if (facts->accessed_by_host && used < n)
+        list[used++] = CU_DEVICE_CPU;
     while (used < n)
         list[used++] = CU_DEVICE_INVALID;
 }

@@ -54,6 +54,25 @@ static void say_flags(const char *what, void *memory)
     printf("%s: flags %d %u\n", what, (int)result, flags);
 }
 
+static void expect_invalid(CUresult result, const char *what)
+{
+    if (result != CUDA_ERROR_INVALID_VALUE)
+        must(result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result, what);
+}
+
+/* What is nothing, or has no kind: the tests of cuda-bindings. */
+static void nothing(void)
+{
+    CUarray array;
+    const char *name;
+    expect_invalid(cuArrayCreate_v2(&array, &(CUDA_ARRAY_DESCRIPTOR){.Width = 1}), "an array of no format");
+    expect_invalid(
+        cuArrayCreate_v2(&array, &(CUDA_ARRAY_DESCRIPTOR){.Width = 1, .Format = CU_AD_FORMAT_FLOAT}),
+        "an array of no channels");
+    expect_invalid(cuFuncGetName(&name, NULL), "the name of no function");
+    expect_invalid(cuKernelGetName(&name, NULL), "the name of no kernel");
+}
+
 static void host_memory(void)
 {
     void *memory, *nothing = &memory;
@@ -74,6 +93,7 @@ static void host_memory(void)
     CHECK(cuMemHostRegister_v2(memory, 4096, 0));
     describe("registered", (CUdeviceptr)memory);
     say_flags("registered", memory);
+    expect_invalid(cuMemHostUnregister((char *)memory + 64), "unregistering what lies within");
     CHECK(cuMemHostUnregister(memory));
     free(memory);
 }
@@ -340,6 +360,7 @@ int main(void)
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     pointers();
+    nothing();
     devices();
     pools();
     streams();

@@ -142,7 +142,7 @@ CUresult cuFuncGetName(const char **name, CUfunction hfunc)
     CUresult status = rg_function_asked((uint64_t)hfunc, false, name, &function);
     if (status == CUDA_SUCCESS)
         *name = function->name;
-    return status;
+    return status == CUDA_ERROR_INVALID_HANDLE && !hfunc ? CUDA_ERROR_INVALID_VALUE : status;
 }
 
 CUresult cuKernelGetName(const char **name, CUkernel hfunc)
@@ -151,7 +151,7 @@ CUresult cuKernelGetName(const char **name, CUkernel hfunc)
     CUresult status = rg_function_asked((uint64_t)hfunc, true, name, &function);
     if (status == CUDA_SUCCESS)
         *name = function->name;
-    return status;
+    return status == CUDA_ERROR_INVALID_HANDLE && !hfunc ? CUDA_ERROR_INVALID_VALUE : status;
 }
 
 static CUresult param_info(const struct rg_function *function, size_t index, size_t *offset, size_t *size)

@@ -182,9 +182,10 @@ CUresult cuFuncGetModule(CUmodule *out, CUfunction handle)
 
 CUresult cuFuncGetName(const char **name, CUfunction handle)
 {
-    SG_FUNCTION_OR_RETURN(function, handle);
-    if (name == NULL)
+    RG_TRY(sg_enter());
+    if (name == NULL || handle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_FUNCTION_OR_RETURN(function, handle);
     *name = function->kernel->name;
     return CUDA_SUCCESS;
 }
@@ -282,9 +283,10 @@ CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice o
 
 CUresult cuKernelGetName(const char **name, CUkernel handle)
 {
-    SG_KERNEL_OR_RETURN(kernel, handle);
-    if (name == NULL)
+    RG_TRY(sg_enter());
+    if (name == NULL || handle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_KERNEL_OR_RETURN(kernel, handle);
     *name = kernel->kernel->name;
     return CUDA_SUCCESS;
 }

@@ -34,6 +34,8 @@ CUresult sg_array_format(CUarray_format format, unsigned channels, uint32_t *siz
             *texel = formats[i].texel;
             return CUDA_SUCCESS;
         }
+    if (format <= CU_AD_FORMAT_FLOAT || channels == 0) /* all formats of so low numbers are above */
+        return CUDA_ERROR_INVALID_VALUE;
     return sg_unsupported("an array format other than 8, 16 and 32 bit integers, half and float");
 }
 

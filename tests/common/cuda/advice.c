@@ -57,7 +57,7 @@ Test(advice, accessed_by)
     cr_assert_eq(rg_advice_set(PAGE, PAGE, CU_MEM_ADVISE_UNSET_ACCESSED_BY, &two), CUDA_SUCCESS);
     cr_assert_eq(rg_advice_get(list, sizeof list, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, PAGE, PAGE),
                  CUDA_SUCCESS);
-    cr_assert(list[0] == CU_DEVICE_CPU && list[1] == 1 && list[2] == CU_DEVICE_INVALID);
+    cr_assert(list[0] == 1 && list[1] == CU_DEVICE_CPU && list[2] == CU_DEVICE_INVALID);
     cr_assert_eq(rg_advice_get(list, 4, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, PAGE, PAGE), CUDA_SUCCESS);
     cr_assert_eq(rg_advice_get(list, 3, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, PAGE, PAGE),
                  CUDA_ERROR_INVALID_VALUE);
