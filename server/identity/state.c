@@ -22,7 +22,7 @@
 #define LOCK_WAIT_NS 2000000000ull
 #define LOCK_LOOK_NS 5000000l
 
-static const char *const folders[] = {"tokens", "users", "pool"};
+static const char *const folders[] = {"tokens", "users"};
 
 /* --- the folder --------------------------------------------------------------------------------------------------------- */
 

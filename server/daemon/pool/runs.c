@@ -123,9 +123,10 @@ static enum rg_status begin(struct rg_pool_runs *runs, struct rg_state *state, u
                             uint32_t max, uint32_t *found, char *why, size_t why_size)
 {
     RG_TRY(rg_state_lock(state, why, why_size));
+    (void)mkdirat(state->folder, FOLDER, 0700); /* it may be there */
     runs->folder = openat(state->folder, FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (runs->folder < 0)
-        return RG_FAILED(RG_ERR_IO, why, why_size, "%s/" FOLDER " cannot be opened: %s", state->path,
+        return RG_FAILED(RG_ERR_IO, why, why_size, "%s/" FOLDER " cannot be made or opened: %s", state->path,
                          strerror(errno));
     RG_TRY(find_dead(state, runs->folder, dead, max, found, why, why_size));
     runs->file = make_file(runs->folder, id);
