@@ -21,11 +21,12 @@ struct rg_soft_device {
     unsigned capability; /* 130 for 13.0 */
     unsigned pci_domain, pci_bus, pci_device;
     uint64_t memory_total;
-    uint64_t memory_used; /* by this process */
-    bool in_use;          /* this process has called cuInit and sees the device */
-    int compute_mode;     /* CU_COMPUTEMODE_…, which NVML's are equal to */
-    bool peers;           /* it can access other devices' memory */
-    int numa_node;        /* of the machine; -1: not known */
+    uint64_t memory_used;                           /* by this process */
+    bool in_use;                                    /* this process has called cuInit and sees the device */
+    int compute_mode;                               /* CU_COMPUTEMODE_…, which NVML's are equal to */
+    unsigned clock_mhz, memory_clock_mhz, bus_bits; /* as CUDA's attributes have them; they never change */
+    bool peers;                                     /* it can access other devices' memory */
+    int numa_node;                                  /* of the machine; -1: not known */
     int nvlink,
         pcie;     /* devices with the same number are linked by NVLink, or below one PCIe switch; -1: none */
     bool divided; /* as by MIG: its instances stand behind all devices */

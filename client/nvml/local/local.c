@@ -27,6 +27,8 @@
 #define TOPOLOGY_SYSTEM   50 /* … through the host */
 #define FEATURE_DISABLED  0
 #define INSTANCES_MAX     16 /* of one device (softgpu/driver/core/mig.c) */
+#define CLOCK_MEMORY      2  /* the kinds of clocks: of graphics, multiprocessors, memory, video */
+#define CLOCKS            4
 #define FABRIC_SINCE      90 /* the capability from which devices may be part of a fabric, and say whether */
 #define FABRIC_NONE       28 /* bytes of nvmlGpuFabricInfo_t: all zero are a device of none */
 
@@ -326,6 +328,14 @@ static int tell_versioned_fabric(const struct rg_soft_device *device, uintptr_t 
     return RG_NVML_SUCCESS;
 }
 
+/* A clock, now and at most: kernels' is what %clock counts by. `words` are its kind and where it is to be. */
+static int tell_clock(const struct rg_soft_device *device, const uintptr_t *words)
+{
+    if (words[0] >= CLOCKS)
+        return RG_NVML_INVALID_ARGUMENT;
+    return tell(words[1], words[0] == CLOCK_MEMORY ? device->memory_clock_mhz : device->clock_mhz);
+}
+
 int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uintptr_t *words)
 {
     struct rg_soft_device now;
@@ -334,6 +344,11 @@ int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uin
     if (result != RG_NVML_SUCCESS)
         return result;
     switch (question) {
+    case RG_QUESTION_nvmlDeviceGetClockInfo:
+    case RG_QUESTION_nvmlDeviceGetMaxClockInfo:
+        return tell_clock(&now, words);
+    case RG_QUESTION_nvmlDeviceGetMemoryBusWidth:
+        return tell(words[0], now.bus_bits);
     case RG_QUESTION_nvmlDeviceGetComputeMode:
         return tell(words[0], now.compute_mode);
     case RG_QUESTION_nvmlDeviceGetDisplayActive:

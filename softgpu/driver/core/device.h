@@ -26,6 +26,9 @@
 #define SG_TEXTURE_LAYERS_MAX      2048
 #define SG_TEXTURE_CUBE_MAX        32768
 #define SG_TEXTURE_CUBE_LAYERS_MAX 2046
+#define SG_CLOCK_KHZ               1000000 /* %clock counts at 1 GHz */
+#define SG_MEMORY_CLOCK_KHZ        1000000
+#define SG_MEMORY_BUS_BITS         64
 #define SG_TEXTURE_LINEAR_MAX      (1 << 28)
 #define SG_TEXTURE_PITCHED_MAX     131072
 #define SG_TEXTURE_ALIGNMENT_1D    512 /* bytes */

@@ -75,6 +75,19 @@ def check_fabric(nvml, device):
     must(nvml.functions.nvmlDeviceGetGpuFabricInfoV(device, None), INVALID_ARGUMENT)
 
 
+def check_clocks(nvml, device):
+    """Clocks, and the width of memory's bus, are those that CUDA's attributes tell: programs compute a bandwidth of them."""
+    out = ctypes.c_uint()
+    for function in (nvml.functions.nvmlDeviceGetClockInfo, nvml.functions.nvmlDeviceGetMaxClockInfo):
+        for kind in range(4):
+            must(function(device, kind, ctypes.byref(out)))
+            assert out.value == 1000, out.value
+        must(function(device, 4, ctypes.byref(out)), INVALID_ARGUMENT)
+        must(function(device, 0, None), INVALID_ARGUMENT)
+    must(nvml.functions.nvmlDeviceGetMemoryBusWidth(device, ctypes.byref(out)))
+    assert out.value == 64, out.value
+
+
 class Uuid(ctypes.Structure):
     """nvmlUUID_t: `value` is the text, or the sixteen bytes."""
     _fields_ = [("version", ctypes.c_uint), ("kind", ctypes.c_uint), ("value", ctypes.c_char * 41)]
@@ -144,6 +157,7 @@ def inside():
     assert nvml.processes(second) == []
     assert nvml.p2p(first, second, 0) == 0 and nvml.p2p(first, first, 0) == 0 and nvml.p2p(first, second, 2) == 5
     must(nvml.functions.nvmlDeviceGetTemperature(first, 0, ctypes.byref(count)), NOT_SUPPORTED)
+    check_clocks(nvml, first)
     check_fabric(nvml, first)
     check_branch(nvml)
     child = os.fork()  # nothing has been initialised, so a child may use the device
