@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS 50000000 /* between looks whether the device has failed, for who waits for its streams */
+#define STUCK_NS 2000000000ull /* that a message, once begun, may go on when the clique has failed */
+#define LOOK_NS  50000000 /* between looks whether the device has failed, for who waits for its streams */
 
 /* --- failures ------------------------------------------------------------------------------------------- */
 
@@ -41,6 +42,7 @@ void sg_clique_fail_locked(struct sg_clique *clique, ncclResult_t error, const c
     vsnprintf(clique->why, sizeof clique->why, format, arguments);
     va_end(arguments);
     clique->error = error;
+    clique->failed_ns = rg_now_ns();
     sg_exchange_release(clique);
     pthread_cond_broadcast(&clique->changed);
     sg_clique_tell_all(clique,
@@ -58,6 +60,15 @@ void sg_clique_told_failure(struct sg_clique *clique, int error, const void *tex
     /* an error of CUDA's would say that this process's streams have stopped */
     const bool known = error > ncclUnhandledCudaError && error < ncclInProgress;
     sg_clique_fail_locked(clique, known ? (ncclResult_t)error : ncclRemoteError, "%s", why);
+}
+
+void sg_clique_end_stuck(const struct sg_clique *clique)
+{
+    if (!sg_exchange_is_stuck(clique) || rg_now_ns() - clique->failed_ns < STUCK_NS)
+        return;
+    for (int i = 0; i < clique->n_far; i++)
+        if (clique->far[i].peer)
+            sg_peer_interrupt(clique->far[i].peer);
 }
 
 ncclResult_t sg_clique_failed(struct sg_clique *clique)
@@ -277,6 +288,7 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm)
         const struct timespec until = rg_timespec(rg_now_ns() + LOOK_NS);
         if (pthread_cond_timedwait(&clique->changed, &clique->lock, &until) == 0)
             continue;
+        sg_clique_end_stuck(clique);
         pthread_mutex_unlock(&clique->lock);
         failed = context_failed(comm);
         pthread_mutex_lock(&clique->lock);

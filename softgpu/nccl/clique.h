@@ -93,7 +93,7 @@ struct sg_clique {
     struct sg_split *splits;
     int n_splits;
     ncclResult_t error; /* ncclSuccess: it has not failed */
-    bool stuck;         /* it had failed, and buffers were in use, when it was looked at (deadline.h) */
+    uint64_t failed_ns;
     char why[SG_NCCL_WHY];
 };
 
@@ -120,6 +120,11 @@ ncclResult_t sg_clique_state(ncclComm_t comm);
 ncclResult_t sg_clique_usable(ncclComm_t comm, const char *function);
 /** The same as sg_clique_state without looking whether all have joined. */
 ncclResult_t sg_clique_failed(struct sg_clique *clique);
+/**
+ * Who waits for a clique calls this now and then, with its lock held: if it failed seconds ago, and a message is still coming into a buffer
+ * that a stream is kept from letting go of, or going out of one, the links end.
+ */
+void sg_clique_end_stuck(const struct sg_clique *clique);
 /** The clique fails, here and elsewhere: with its lock held. The first failure counts. */
 void sg_clique_fail_locked(struct sg_clique *clique, ncclResult_t error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -61,13 +61,8 @@ static void look_at(struct sg_clique *clique, uint64_t now)
                               (double)timeout_ns / 1e9, text);
     } else if (clique->error == ncclSuccess && sg_exchange_overdue(clique, since, text, sizeof text)) {
         sg_clique_fail_locked(clique, ncclRemoteError, "%s within %g s", text, (double)timeout_ns / 1e9);
-    } else if (sg_exchange_is_stuck(
-                   clique)) { /* it has failed, and a stream waits for a message that stays half */
-        for (int i = 0; i < clique->n_far && clique->stuck; i++)
-            if (clique->far[i].peer)
-                sg_peer_interrupt(clique->far[i].peer);
-        clique->stuck = true; /* when it is looked at next */
     }
+    sg_clique_end_stuck(clique);
     pthread_mutex_unlock(&clique->lock);
 }
 

@@ -89,6 +89,14 @@ static void fail_while_receiving(void)
     CHECK(say(failing, (struct sg_wire){.type = SG_WIRE_FAIL, .rank = ncclRemoteError}, "gone", 5, 0));
     streams_run();
     CHECK(sg_clique_state(comm) == ncclRemoteError && !has_gone_on);
+    const unsigned before = interrupted;
+    pthread_mutex_lock(&comm->clique->lock);
+    sg_clique_end_stuck(comm->clique);
+    CHECK(interrupted == before);
+    comm->clique->failed_ns -= 10000000000ull; /* ten seconds later */
+    sg_clique_end_stuck(comm->clique);
+    CHECK(interrupted == before + 1);
+    pthread_mutex_unlock(&comm->clique->lock);
 }
 
 /* Also where the communicator has failed: the program may free its buffers as soon as its stream goes on. */
@@ -106,6 +114,11 @@ static void a_stream_waits_until_its_buffers_are_let_go(void)
     CHECK(!while_receiving);
     streams_run();
     CHECK(has_gone_on);
+    pthread_mutex_lock(&comm->clique->lock);
+    const unsigned before = interrupted;
+    sg_clique_end_stuck(comm->clique); /* nothing is */
+    CHECK(interrupted == before);
+    pthread_mutex_unlock(&comm->clique->lock);
     end(failing, NULL);
 }
 
