@@ -97,8 +97,8 @@ def start(name, *command):
 
 def run_waiting(pool):
     """A container waits while another one has the GPUs, says so, and has them once the other one is killed."""
-    start("holds", "sh", "-c", "echo begun; exec sleep 3600")
-    expect_said("holds", "begun")
+    start("holds", "sh", "-c", "while /app/vector_add; do :; done")  # which is killed in a session, mostly
+    expect_said("holds", "vector_add: ok")
     there = pool.look()
     parts = [part["memory"] for server in there["servers"] for gpu in server["gpus"] for part in gpu["granted"]]
     if [lease["gpus"] for lease in there["leases"]] != [2] or parts != [100 << 20] * 2:
