@@ -30,6 +30,12 @@
 
 #define DELTA_LEAST 64u /* bytes of records; fewer are sent as they are */
 
+/*
+ * How long the sender rests, in ns: after the first message of a burst a part of the quickest round trip, but not at all where that is too
+ * short to sleep for; then twice as long each time.
+ */
+enum { REST_SHARE = 4, REST_LEAST = 15000, REST_FIRST = 20000, REST_MOST = 100000 };
+
 static void reset(struct rg_batch *batch)
 {
     batch->used = sizeof(struct rg_message_header);
@@ -133,12 +139,13 @@ static void signal_sender(struct rg_session *session)
     pthread_cond_signal(&session->queue.sender_wake);
 }
 
-/* Wakes the sender if it sleeps and what was appended up to `seq` has not been taken. */
+/* Wakes the sender if it sleeps or rests and what was appended up to `seq` has not been taken. */
 static void wake_sender_for(struct rg_session *session, uint64_t seq)
 {
     struct rg_queue *queue = &session->queue;
     pthread_mutex_lock(&queue->lock);
-    const bool wake = queue->sender_sleeping && queue->current->count && queue->current->first_seq <= seq;
+    const bool idle = queue->sender_sleeping || queue->sender_rests;
+    const bool wake = idle && queue->current->count && queue->current->first_seq <= seq;
     if (wake)
         queue->sender_sleeping = false;
     pthread_mutex_unlock(&queue->lock);
@@ -154,6 +161,17 @@ void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
         flush_locked(session, false);
     else
         wake_sender_for(session, seq);
+}
+
+void rg_queue_send_polled(struct rg_session *session)
+{
+    struct rg_queue *queue = &session->queue;
+    if (!atomic_load_explicit(&queue->sender_rests, memory_order_relaxed))
+        return;
+    RG_UNCANCELLED;
+    RG_THREAD_INSIDE(NULL);
+    if (pthread_mutex_trylock(&queue->send_lock) == 0)
+        flush_locked(session, false);
 }
 
 void rg_queue_lock_for(struct rg_session *session, size_t size)
@@ -315,15 +333,43 @@ static void sleep_until_needed(struct rg_session *session)
     pthread_mutex_lock(&queue->lock);
 }
 
+/* How long the sender rests after the first message of a burst; 0: not at all. */
+static uint64_t first_rest(const struct rg_session *session)
+{
+    const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
+    const uint64_t part = quickest / REST_SHARE;
+    return part < REST_LEAST ? 0 : part < REST_FIRST ? part : REST_FIRST;
+}
+
+/*
+ * The sender has sent a message. Those who post would wake it for record after record that follows in a burst, which costs them, and the
+ * worker, more than the records do: so it rests for a moment, the longer the longer the burst goes on, and they collect. Who waits for a
+ * record sends it (rg_queue_send_awaited), and so does who polls. Near a server a program that does neither would lose by a rest what others
+ * gain: there it takes none. The lock is held.
+ */
+static void rest(struct rg_queue *queue, uint64_t *rest_ns)
+{
+    if (queue->sender_has_pieces || !*rest_ns)
+        return;
+    const struct timespec until = rg_timespec(rg_now_ns() + *rest_ns);
+    queue->sender_rests = true;
+    (void)pthread_cond_timedwait(&queue->sender_wake, &queue->lock, &until);
+    queue->sender_rests = false;
+    *rest_ns = 2 * *rest_ns < REST_MOST ? 2 * *rest_ns : REST_MOST;
+}
+
 static void *sender_main(void *argument)
 {
     struct rg_session *session = argument;
     struct rg_queue *queue = &session->queue;
+    uint64_t rest_ns = 0;
     rg_thread_expect_little();
+    rg_thread_sleep_precisely(); /* its rests are shorter than what the kernel usually adds */
     pthread_mutex_lock(&queue->lock);
     for (;;) {
         while (queue->current->count == 0 && !queue->sender_has_pieces) {
             queue->sender_sleeping = true;
+            rest_ns = first_rest(session);
             sleep_until_needed(session);
         }
         queue->sender_sleeping = false;
@@ -334,6 +380,7 @@ static void *sender_main(void *argument)
             rg_queue_flush(session); /* between two pieces */
         rg_queue_flush(session);
         pthread_mutex_lock(&queue->lock);
+        rest(queue, &rest_ns);
     }
     return NULL;
 }

@@ -17,6 +17,7 @@
 #include "transport/transport.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/uio.h>
 
@@ -48,6 +49,7 @@ struct rg_queue {
     pthread_mutex_t send_lock, lock;
     pthread_cond_t sender_wake;
     bool sender_sleeping, sender_has_pieces;
+    atomic_bool sender_rests; /* it has just sent; set under `lock` */
     struct rg_batch batches[2];
     struct rg_batch *current;
     uint64_t next_seq;
@@ -76,6 +78,8 @@ void rg_queue_leave(struct rg_session *session, struct rg_thread *thread);
  * waits for a reply is the one to read.
  */
 void rg_queue_send_awaited(struct rg_session *session, uint64_t seq);
+/** Who polls for what records bring: sends those that collect while the sender rests, unless somebody sends just now. Costs little where it does not rest. */
+void rg_queue_send_polled(struct rg_session *session);
 /**
  * Releases the lock, and sends the batch, which the bulk data of its last record has closed, and that data:
  * where the connection can, behind it and without any lock.

@@ -189,8 +189,10 @@ CUresult rg_timeline_query_event(CUevent handle)
         }
         if (!rg_subscription_pending(context->session, &event->timeline.subscriber))
             return ask_event(context->session, handle, event);
-        if (attempt == 0)
+        if (attempt == 0) {
+            rg_queue_send_polled(context->session);
             rg_receiver_poll(context->session);
+        }
     }
     rg_probe_polled(context->session->number, (uint64_t)handle, true, false);
     const CUresult ended = atomic_load(&context->session->ended);

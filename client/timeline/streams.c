@@ -3,6 +3,7 @@
 #include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
+#include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/timeline/internal.h"
 #include "client/timeline/pace.h"
@@ -262,8 +263,10 @@ CUresult rg_timeline_query_stream(CUstream stream)
         }
         if (!rg_subscription_pending(context->session, &timeline->subscriber))
             return ask_stream(context, handle, timeline, stream);
-        if (attempt == 0)
+        if (attempt == 0) {
+            rg_queue_send_polled(context->session);
             rg_receiver_poll(context->session);
+        }
     }
     polled_stream(context->session, stream, false);
     const CUresult ended = atomic_load(&context->session->ended);

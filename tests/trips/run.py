@@ -2,9 +2,9 @@
 
 bench/startup starts with 60 device libraries: with nothing known on either side, known, from another client, and without
 a cache. first_calls.c allocates memory of many kinds when it starts, which is prefetched the next time. first_launches.c
-launches kernels for the first time. frees.c gives things back. In the steady state, the program (steady.c) makes every
-call that programs make again and again, in rounds. What a round costs is what thirty rounds cost more than ten; it must
-be what the table says. A call that is not in the table costs none.
+launches kernels for the first time, bursts.c many of one, one after another. frees.c gives things back. In the steady
+state, the program (steady.c) makes every call that programs make again and again, in rounds. What a round costs is what
+thirty rounds cost more than ten; it must be what the table says. A call that is not in the table costs none.
 """
 
 import json
@@ -46,6 +46,10 @@ FEW, MANY = 10, 30
 # Of a round: a machine that stands still for a moment makes the client give memory back, which it then asks for once.
 SLACK = 0.2
 
+
+# Of bursts.c: messages of a burst, besides one for each of so many ns: what the thread sends by itself, those of the first, shorter rests,
+# and the last, which is waited for.
+BURSTS, BURST_MOST, BURST_REST_NS = 40, 9, 90000
 
 # Of first_launches.c: in a program of several threads, near a server, each kernel's first launch waits until it is loaded.
 FIRST_LAUNCHES = 8
@@ -151,6 +155,20 @@ def turns(build, address):
     return counts["inline"][2] < 0.1 and counts["not inline"][1] == 0 and counts["not inline"][2] > 0.2
 
 
+def bursts(build, address):
+    """Whether a burst of launches, far from the server, leaves in few messages: where the time between two is a twentieth of the
+    round trip, another one would bring the device nothing. However long a burst takes, there are no more than its time has room for."""
+    environment, counts = {"REMOTE_GPU_FILTER": "delay:oneway=1ms"}, []
+    for n in 0, BURSTS:
+        result = build.run_remote([os.path.join(build.folder, "tests", "bursts"), str(n)], address, environment=environment)
+        if result.status != 0:
+            raise Failure(result.report())
+        counts.append(result.stats["messages_sent"])
+    messages, room = (counts[1] - counts[0]) / BURSTS, BURST_MOST + float(result.output) / BURST_REST_NS
+    print("a burst of launches, in %.0f us: %.1f messages, %.1f at most" % (float(result.output) / 1e3, messages, room))
+    return messages <= room
+
+
 def first_launches(build, address, folder):
     """Whether first launches wait where that lets other threads pass, and far away do not."""
     good = True
@@ -173,6 +191,7 @@ def main():
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
             good &= hinted_memory(build, server.address, way, environment)
         good &= turns(build, server.address)
+        good &= bursts(build, server.address)
         good &= frees(build, server.address, folder)
         good &= first_launches(build, server.address, folder)
         once = trips(build, server.address, folder, {}, "steady", "1")  # what the server learns of a program it then knows
