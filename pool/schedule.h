@@ -20,6 +20,7 @@
  *      the project, and in it the user, with the least decayed usage for its weight; then by time of arrival.
  *   2. In that order each request gets all of its GPUs or none. The first `reservations` of those that do not fit
  *      reserve the devices where they fit first, from the time on when these are free.
+ *      A lease that is suspended comes back as a request for its own GPUs, which is the first of its priority.
  *   3. What comes later may start at once on what is free, if it ends before a reservation begins or leaves enough for it.
  *   4. Among the devices that fit: closest to each other, then by measured latency, then packed (or spread).
  *
@@ -81,10 +82,11 @@ struct rg_pool_lease {
     const struct rg_pool_part *parts; /* n of them, of different devices */
     uint32_t n;
     uint64_t started;
-    uint64_t ends;    /* by its time limit or an estimate; RG_POOL_UNKNOWN: nobody knows */
-    bool suspendable; /* may be suspended for a request of higher priority */
-    bool suspending;  /* somebody has begun to suspend it: its parts are about to become free */
-    bool suspended;   /* its parts are free for others */
+    uint64_t ends;         /* by its time limit or an estimate; RG_POOL_UNKNOWN: nobody knows */
+    bool suspendable;      /* may be suspended for a request of higher priority */
+    uint64_t spared_until; /* not before then; 0: the policy says alone */
+    bool suspending;       /* somebody has begun to suspend it: its parts are about to become free */
+    bool suspended;        /* its parts are free for others */
 };
 
 /** What was measured between the asker of a request and a server. */
@@ -120,7 +122,11 @@ struct rg_pool_request {
     uint64_t submitted;
     uint64_t time_limit; /* after which it ends, from its start; RG_POOL_UNKNOWN */
     const struct rg_pool_link
-        *links; /* one for each server; NULL: nothing was measured. May be shared by requests. */
+        *links;  /* one for each server; NULL: nothing was measured. May be shared by requests. */
+    bool spares; /* nobody is suspended for it, whatever the policy says */
+    /* It is a lease that is suspended and comes back to these n parts and no others, also where its server drains or has taints;
+       before others of its priority, and nobody is suspended for it. NULL: it is none. */
+    const struct rg_pool_part *returns;
 };
 
 /** What a user or a project has used, and may use in relation to others. */

@@ -16,6 +16,7 @@
 #include "client/query/servers.h"
 #include "client/query/share.h"
 #include "common/base/log.h"
+#include "common/base/poll.h"
 #include "common/cuda/capability.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
@@ -23,6 +24,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+#define AGAIN_NS 1000000000ull /* until a session is asked for again that may begin later */
 
 /* Our number of each operation → the server's. */
 static void map_operations(struct rg_session *session)
@@ -76,8 +79,9 @@ static bool ask_for(const struct rg_session *session, const struct rg_client_hel
     return true;
 }
 
+/* *later: it is refused now, and is to be asked for again. */
 static bool say_hello(struct rg_session *session, const struct rg_client_hello *wanted,
-                      enum rg_transport_choice choice, char *why, size_t why_size)
+                      enum rg_transport_choice choice, bool *later, char *why, size_t why_size)
 {
     const char *server = session->server;
     struct rg_control hello, answer;
@@ -114,7 +118,10 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
             rg_address_window_keep_low((unsigned)(session - rg_sessions));
         return true;
     }
-    if (answer.kind == RG_CONTROL_REFUSAL)
+    *later = answer.kind == RG_CONTROL_REFUSAL && answer.refusal.code == RG_REFUSAL_SUSPENDED;
+    if (*later)
+        rg_explain(why, why_size, "%s: %s", server, answer.refusal.reason);
+    else if (answer.kind == RG_CONTROL_REFUSAL)
         rg_explain(why, why_size, "%s refused: %s", server, answer.refusal.reason);
     else
         rg_explain(why, why_size, "%s answered the handshake with something else", server);
@@ -142,8 +149,8 @@ void rg_begin_give_up(struct rg_session *session, bool begun)
     session->conn = session->control_conn = NULL;
 }
 
-bool rg_begin_connect(struct rg_session *session, const char *server, const struct rg_client_hello *wanted,
-                      char *why, size_t why_size)
+static bool connect_once(struct rg_session *session, const char *server, const struct rg_client_hello *wanted,
+                         bool *later, char *why, size_t why_size)
 {
     snprintf(session->server, sizeof session->server, "%s", server);
     char reason[768] = "";
@@ -165,7 +172,7 @@ bool rg_begin_connect(struct rg_session *session, const char *server, const stru
         rg_begin_give_up(session, false);
         return false;
     }
-    if (!say_hello(session, wanted, choice, why, why_size)) {
+    if (!say_hello(session, wanted, choice, later, why, why_size)) {
         rg_begin_give_up(session, false);
         return false;
     }
@@ -181,6 +188,21 @@ bool rg_begin_connect(struct rg_session *session, const char *server, const stru
                      session->hello.n_addresses == 0); /* else the worker still waits for our choice */
     rg_control_fini(&session->hello_message);
     return false;
+}
+
+bool rg_begin_connect(struct rg_session *session, const char *server, const struct rg_client_hello *wanted,
+                      char *why, size_t why_size)
+{
+    bool later = false;
+    for (bool said = false; !connect_once(session, server, wanted, &later, why, why_size); said = true) {
+        if (!later)
+            return false;
+        if (!said)
+            rg_warn("waiting: %s", why);
+        later = false;
+        rg_pause(AGAIN_NS);
+    }
+    return true;
 }
 
 /* ", shares GPUs by MPS, at most 25 % of each"; "": the server does not tell. */

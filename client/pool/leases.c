@@ -245,6 +245,7 @@ static json_t *question_of(const struct rg_pool_wish *wish)
         add(question, wish->n_tolerations, "tolerate", texts(wish->tolerations, wish->n_tolerations)) &&
         add(question, wish->user, "user", json_string(wish->user ? wish->user : "")) &&
         add(question, wish->machine, "machine", json_string(wish->machine ? wish->machine : "")) &&
+        add(question, wish->priority, "priority", json_string(wish->priority ? wish->priority : "")) &&
         add(question, wish->job, "job", json_string(wish->job ? wish->job : "")) &&
         add(question, wish->id, "id", json_string(wish->id ? wish->id : "")) &&
         add(question, wish->kept, "seconds", json_integer((json_int_t)wish->seconds)) &&

@@ -8,7 +8,8 @@
  *
  * Failures: a struct rg_pool_failure says what happened in a sentence, and by a code, which stays as it is:
  *
- *   lease-not-operator, lease-user, lease-id, lease-question, lease-gpus, lease-devices, lease-device-unknown, lease-project, lease-time
+ *   lease-not-operator, lease-user, lease-id, lease-question, lease-gpus, lease-devices, lease-device-unknown, lease-project, lease-priority,
+ *   lease-time
  *                       the question is wrong, or not yours to ask
  *   lease-taken         the id is of a lease with another wish
  *   lease-busy          somebody else does something with the id at this moment: try again
@@ -55,8 +56,9 @@ struct rg_pool_wish {
     const char *machine;
     const char
         *job; /* what it is for, for people and metrics: a batch system's number; NULL: nothing is said */
-    const char *id; /* 16 hexadecimal digits, for operators alone; NULL: the pool's choice */
-    bool kept;      /* for `seconds`, until it is released */
+    const char *id;       /* 16 hexadecimal digits, for operators alone; NULL: the pool's choice */
+    const char *priority; /* low, normal or high; NULL: as the rules of the server that is asked say */
+    bool kept;            /* for `seconds`, until it is released */
     uint64_t seconds;
     bool waits; /* in the queue, for `wait_seconds` */
     uint64_t wait_seconds;

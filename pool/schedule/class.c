@@ -43,7 +43,7 @@ static bool alike(const struct rg_pool_request *a, const struct rg_pool_request 
            a->n_filters == b->n_filters &&
            (a->filters == b->filters || !a->n_filters ||
             memcmp(a->filters, b->filters, a->n_filters * sizeof *a->filters) == 0) &&
-           same_devices(a, b) && same_tolerations(a, b);
+           a->returns == b->returns && same_devices(a, b) && same_tolerations(a, b);
 }
 
 static uint64_t hash_of(const struct rg_pool_request *request)
@@ -53,7 +53,8 @@ static uint64_t hash_of(const struct rg_pool_request *request)
                                 request->fraction,
                                 (uintptr_t)request->links,
                                 request->several_servers,
-                                request->strategy};
+                                request->strategy,
+                                (uintptr_t)request->returns};
     uint64_t hash = rg_hash_bytes(RG_HASH_EMPTY, figures, sizeof figures);
     for (uint32_t i = 0; i < request->n_filters; i++)
         hash = rg_hash_bytes(hash, request->filters[i].text, strlen(request->filters[i].text));
@@ -131,7 +132,7 @@ static bool server_passes(const struct rg_pool_request *request, const struct rg
         if (rg_pool_filter_of_server(&request->filters[i]) &&
             !rg_pool_filter_matches(&request->filters[i], server, NULL))
             return false;
-    return tolerates(request, server);
+    return request->returns || tolerates(request, server);
 }
 
 static bool filters_devices(const struct rg_pool_request *request)
@@ -139,7 +140,16 @@ static bool filters_devices(const struct rg_pool_request *request)
     for (uint32_t i = 0; i < request->n_filters; i++)
         if (!rg_pool_filter_of_server(&request->filters[i]))
             return true;
-    return request->n_devices > 0;
+    return request->n_devices > 0 || request->returns;
+}
+
+/* Whether a lease that comes back to its GPUs has that one; what is none may have any. */
+static bool is_returned(const struct rg_pool_request *request, uint32_t device)
+{
+    for (uint32_t i = 0; i < request->n && request->returns; i++)
+        if (request->returns[i].device == device)
+            return true;
+    return !request->returns;
 }
 
 static bool device_passes(const struct rg_pool_request *request, const struct rg_pool_server *server,
@@ -163,7 +173,8 @@ static uint64_t matching_of(const struct rg_pool_plan *plan, const struct rg_poo
         return UINT64_MAX >> (64 - at->n);
     uint64_t matching = 0;
     for (uint32_t i = 0; i < at->n; i++)
-        if (device_passes(request, &plan->snapshot->servers[s], &plan->snapshot->devices[at->first + i]))
+        if (is_returned(request, at->first + i) &&
+            device_passes(request, &plan->snapshot->servers[s], &plan->snapshot->devices[at->first + i]))
             matching |= 1ull << i;
     return matching;
 }
@@ -201,7 +212,7 @@ enum rg_status rg_pool_class_match(struct rg_pool_plan *plan, struct rg_pool_cla
         matching[s] = matching_of(plan, class->request, s, all_alike);
         const unsigned n = (unsigned)__builtin_popcountll(matching[s]);
         with_draining[n]++;
-        if (server->draining)
+        if (server->draining && !class->request->returns)
             matching[s] = 0;
         else
             servers_with[n]++;

@@ -38,7 +38,7 @@ struct entry {
     uint32_t index;   /* of it */
     uint32_t project; /* owner: its project, or its user if it has none */
     uint32_t user;    /* owner */
-    bool late;        /* has waited longer than `patience` */
+    bool late; /* goes by arrival alone: has waited longer than `patience`, or comes back to its GPUs */
 };
 
 /* The requests of one user in one project and priority, or the users of one project: what takes turns. */
@@ -156,6 +156,8 @@ static int by_group(const void *left, const void *right)
         return a->request->priority > b->request->priority ? -1 : 1;
     if (a->late != b->late)
         return a->late ? -1 : 1;
+    if (!a->request->returns != !b->request->returns)
+        return a->request->returns ? -1 : 1;
     if (!a->late && a->project != b->project)
         return a->project < b->project ? -1 : 1;
     if (!a->late && a->user != b->user)
@@ -175,8 +177,8 @@ static void sort_entries(struct ordering *ordering)
         entry->user = owner_of(&ordering->owners, request->user, false);
         entry->project =
             named(request->project) ? owner_of(&ordering->owners, request->project, true) : entry->user;
-        entry->late =
-            plan->now > request->submitted && plan->now - request->submitted > plan->policy->patience;
+        entry->late = request->returns || (plan->now > request->submitted &&
+                                           plan->now - request->submitted > plan->policy->patience);
     }
     qsort(ordering->entries, n, sizeof *ordering->entries, by_group);
 }

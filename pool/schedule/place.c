@@ -58,8 +58,9 @@ uint64_t rg_pool_fitting(const struct rg_pool_plan *plan, const struct rg_pool_c
     for (; look; look &= look - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(look);
         const uint32_t d = at->first + i;
-        const uint64_t have =
-            view == RG_POOL_ALLOWED ? rg_pool_free_for(plan, d, limit) : rg_pool_free(plan, d);
+        const uint64_t have = view != RG_POOL_ALLOWED ? rg_pool_free(plan, d)
+                              : request->returns      ? rg_pool_free_for_return(plan, d)
+                                                      : rg_pool_free_for(plan, d, limit);
         if (have >= rg_pool_need(request, &plan->snapshot->devices[d]))
             fitting |= 1ull << i;
     }

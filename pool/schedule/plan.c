@@ -29,6 +29,12 @@ uint64_t rg_pool_free_for(const struct rg_pool_plan *plan, uint32_t device, uint
     return left > at->reserved ? left - at->reserved : 0;
 }
 
+uint64_t rg_pool_free_for_return(const struct rg_pool_plan *plan, uint32_t device)
+{
+    const uint64_t left = rg_pool_free(plan, device), soon = plan->devices[device].soon;
+    return left > soon ? left - soon : 0;
+}
+
 static void look_at_server(struct rg_pool_plan *plan, struct rg_pool_server_plan *server)
 {
     server->idle = 0;
@@ -58,6 +64,7 @@ void rg_pool_reserve(struct rg_pool_plan *plan, uint32_t device, uint64_t memory
     if (!at->reserved)
         at->reserved_by = request;
     at->reserved += memory;
+    at->soon += from == plan->now + 1 ? memory : 0;
     const uint32_t server = plan->snapshot->devices[device].server;
     plan->servers[server].reserved |= 1ull << (device - plan->servers[server].first);
     if (from < at->reserved_from)

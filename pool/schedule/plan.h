@@ -24,6 +24,7 @@ struct rg_pool_device_plan {
     uint64_t granted;       /* of that, in this decision */
     uint64_t granted_until; /* the latest end of these grants */
     uint64_t reserved;      /* for requests that wait */
+    uint64_t soon;          /* of that, for requests for which others are about to be gone */
     uint64_t reserved_from; /* the earliest of their starts; RG_POOL_UNKNOWN: none */
     uint32_t reserved_by;   /* index of the first of these requests */
     uint32_t first_holder, n_holders;
@@ -85,6 +86,11 @@ static inline uint64_t rg_pool_free(const struct rg_pool_plan *plan, uint32_t de
 }
 /** What of that somebody may have who holds it for `limit` (RG_POOL_UNKNOWN: who knows how long). */
 uint64_t rg_pool_free_for(const struct rg_pool_plan *plan, uint32_t device, uint64_t limit);
+/**
+ * The same for a lease that comes back to it: what is kept for a request that cannot begin for now is its own until then, since the
+ * request may have it suspended again.
+ */
+uint64_t rg_pool_free_for_return(const struct rg_pool_plan *plan, uint32_t device);
 /** Takes memory of a device, which is free, until a time (RG_POOL_UNKNOWN). */
 void rg_pool_take(struct rg_pool_plan *plan, uint32_t device, uint64_t memory, uint64_t until);
 /** Reserves memory of a device for a request, from a time on. */

@@ -56,7 +56,7 @@ static bool may_go(const struct search *search, uint32_t l)
     const struct rg_pool_plan *plan = search->plan;
     const struct rg_pool_lease *lease = &plan->snapshot->leases[l];
     return lease->suspendable && lease->priority < search->request->priority && plan->now >= lease->started &&
-           plan->now - lease->started >= plan->policy->preempt_after;
+           plan->now - lease->started >= plan->policy->preempt_after && plan->now >= lease->spared_until;
 }
 
 /* The cheapest holder of a device that may go, and has not been chosen. */

@@ -67,6 +67,7 @@ static enum rg_status reserve(struct pass *pass, uint32_t r, const struct rg_poo
                               struct rg_pool_waiting *waiting)
 {
     struct rg_pool_plan *plan = pass->plan;
+    const struct rg_pool_request *request = &plan->snapshot->requests[r];
     if (pass->n_reservations >= plan->policy->reservations)
         return RG_OK;
     struct rg_pool_reservation reservation;
@@ -74,7 +75,7 @@ static enum rg_status reserve(struct pass *pass, uint32_t r, const struct rg_poo
     RG_TRY(rg_pool_find_reservation(plan, class, &reservation, &found));
     if (found && !reservation.waits && reservation.start == plan->now + 1)
         waiting->reason = RG_POOL_WAITS_FOR_SUSPENSION; /* of leases that somebody is suspending already */
-    else if (plan->policy->preempt)
+    else if (plan->policy->preempt && !request->spares && !request->returns)
         RG_TRY(propose(pass, r, class, &reservation, waiting));
     if (!found && !waiting->reason)
         return RG_OK;

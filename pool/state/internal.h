@@ -16,6 +16,11 @@ void *rg_mirror_find(const struct rg_hash_table *table, const char *id, size_t o
 /** Makes room for one more pointer in a list of `n`; false: no memory, or there are `max`. */
 bool rg_mirror_grow(void *list, uint32_t n, uint32_t max);
 
+/* --- values.c --- */
+
+/** A part of a GPU of so much memory. False: it is not understood. */
+bool rg_mirror_read_share(const json_t *value, uint64_t memory, struct rg_pool_share *out);
+
 /* --- members.c --- */
 
 /** The member of an id, also if only GPUs are known of it; NULL: there is none. */

@@ -56,6 +56,8 @@ void rg_mirror_put_member(struct rg_pool_mirror *mirror, const char *id, json_t 
     member->agent = rg_pool_get_text(value, "agent", NULL);
     member->rdma = json_is_true(json_object_get(value, "rdma"));
     member->draining = json_is_true(json_object_get(value, "draining"));
+    member->suspends = json_is_integer(json_object_get(value, "preempt"));
+    member->rest_s = rg_pool_get_number(value, "preempt", 0);
     member->etcd_lease = strtoll(rg_pool_get_text(value, "etcd_lease", "0"), NULL, 10);
 }
 
@@ -72,12 +74,9 @@ static void put_shares(struct rg_pool_gpu *gpu, const json_t *granted)
     gpu->n_shares = 0;
     json_array_foreach(granted, i, one)
     {
-        const char *lease = rg_pool_get_text(one, "lease", "");
-        if (gpu->n_shares == RG_POOL_SHARES_MAX || !rg_pool_is_id(lease))
-            continue;
-        struct rg_pool_share *share = &gpu->shares[gpu->n_shares++];
-        snprintf(share->lease, sizeof share->lease, "%s", lease);
-        share->memory = rg_pool_get_number(one, "memory", gpu->memory);
+        if (gpu->n_shares < RG_POOL_SHARES_MAX &&
+            rg_mirror_read_share(one, gpu->memory, &gpu->shares[gpu->n_shares]))
+            gpu->n_shares++;
     }
 }
 

@@ -4,7 +4,7 @@
  * Keys, below /remote-gpu/pools/NAME/, and their values in JSON (docs/pool.md):
  *
  *   servers/ID          a member; bound to its etcd lease, so that it vanishes with it
- *   servers/ID/gpus/N   one of its GPUs, and what is granted of it; bound to the same
+ *   servers/ID/gpus/N   one of its GPUs, and what is granted of it, also to leases that are suspended; bound to the same
  *   requests/ID         somebody who waits; bound to the member that the client is connected to
  *   leases/ID           what was granted to whom; bound to the first of its servers, or to its own time
  *   usage/ID            what users and projects have used of the GPUs of that server; stays when it has gone: {"as_of": seconds since
@@ -32,10 +32,28 @@
 #define RG_POOL_ID   20  /* bytes of an id with its end: 16 hexadecimal digits */
 #define RG_POOL_TEXT 128 /* of names */
 
-/** So much of a GPU for a lease. */
+enum rg_pool_share_state {
+    RG_POOL_SHARE_ACTIVE,
+    RG_POOL_SHARE_SUSPENDING, /* its sessions are to be suspended: until they are, it has its part */
+    RG_POOL_SHARE_SUSPENDED,  /* they are: its part is others' to have, and the lease comes back to it */
+};
+
+/** Why a lease could not be suspended. */
+enum rg_pool_share_refusal {
+    RG_POOL_SHARE_UNREFUSED,
+    RG_POOL_SHARE_BUSY,   /* a session did not come to rest */
+    RG_POOL_SHARE_SHARED, /* others have a part in a session's memory */
+    RG_POOL_SHARE_DRIVER, /* the driver cannot, or refuses */
+    RG_POOL_SHARE_REFUSALS,
+};
+
+/** So much of a GPU for a lease. Those of a GPU that are not suspended have no more together than it has. */
 struct rg_pool_share {
     char lease[RG_POOL_ID];
     uint64_t memory;
+    enum rg_pool_share_state state;
+    enum rg_pool_share_refusal refused; /* ACTIVE: the last that came of suspending it */
+    uint64_t since;                     /* in this state, seconds since 1970; 0: since it was granted */
 };
 
 struct rg_pool_gpu {
@@ -57,6 +75,8 @@ struct rg_pool_member {
     int64_t created, changed, etcd_lease;
     const char *address, *host, *cuda, *driver, *agent; /* within `value`; NULL: not known */
     bool rdma, draining;
+    bool suspends;   /* leases of its GPUs may be suspended for requests of higher priority, */
+    uint64_t rest_s; /* once they have had them for so many seconds */
     uint32_t n_gpus;
     struct rg_pool_gpu *gpus[RG_DEVICES_MAX]; /* in the order of their indices */
 };
@@ -100,6 +120,10 @@ struct rg_pool_entry *rg_pool_mirror_usage(const struct rg_pool_mirror *mirror, 
 struct rg_pool_entry *rg_pool_mirror_links(const struct rg_pool_mirror *mirror, const char *id);
 struct rg_pool_gpu *rg_pool_mirror_gpu(const struct rg_pool_member *member, uint32_t index);
 
+/** What leases have of a GPU that are not suspended. */
+uint64_t rg_pool_gpu_held(const struct rg_pool_gpu *gpu);
+/** "suspending", "suspended"; "" of an active one. Static storage. */
+const char *rg_pool_share_state_name(enum rg_pool_share_state state);
 /** A GPU's value: what rg_pool_mirror_put takes apart. NULL: no memory. */
 json_t *rg_pool_gpu_json(const struct rg_pool_gpu *gpu);
 /** Adds to a GPU's object (NULL is fine) where it is, as far as that is known: "numa", "nvlink", "pcie". */

@@ -203,6 +203,7 @@ static const struct {
     {RG_REFUSAL_NO_SUCH_SESSION, "no-such-session"},
     {RG_REFUSAL_LIMIT, "limit"},
     {RG_REFUSAL_QUOTA, "quota"},
+    {RG_REFUSAL_SUSPENDED, "suspended"},
 };
 
 uint32_t rg_refusal_place(enum rg_refusal_code code)

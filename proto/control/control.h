@@ -90,12 +90,13 @@ enum rg_refusal_code {
     RG_REFUSAL_UNSUPPORTED,
     RG_REFUSAL_INTERNAL,
     RG_REFUSAL_NO_SUCH_SESSION = 80,
-    RG_REFUSAL_LIMIT = 110, /* more of a GPU than this user may have, or than it has */
-    RG_REFUSAL_QUOTA = 120, /* more than a quota allows */
+    RG_REFUSAL_LIMIT = 110,     /* more of a GPU than this user may have, or than it has */
+    RG_REFUSAL_QUOTA = 120,     /* more than a quota allows */
+    RG_REFUSAL_SUSPENDED = 130, /* its lease of the pool is another's for a while: to be asked again */
 };
 
 /** How many codes there are. */
-enum { RG_REFUSALS = 13 };
+enum { RG_REFUSALS = 14 };
 
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
 #define RG_CONTROL_CAP_RESUME                                                                                \

@@ -122,7 +122,7 @@ static enum rg_status unpack_refusal(struct rg_refusal *to, const Rg__Refusal *f
     /* a code of a newer server is shown by its sentence */
     unsigned code = (unsigned)from->code;
     const bool known = code <= RG_REFUSAL_INTERNAL || code == RG_REFUSAL_NO_SUCH_SESSION ||
-                       code == RG_REFUSAL_LIMIT || code == RG_REFUSAL_QUOTA;
+                       code == RG_REFUSAL_LIMIT || code == RG_REFUSAL_QUOTA || code == RG_REFUSAL_SUSPENDED;
     to->code = known ? (enum rg_refusal_code)code : RG_REFUSAL_UNKNOWN;
     RG_UNPACK_FIELDS(REFUSAL_FIELDS)
     return RG_OK;

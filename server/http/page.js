@@ -237,9 +237,12 @@
       const card = element("li");
       card.append(element("h3", (member.host || member.address || member.id) + (member.draining ? " (draining)" : "")),
         element("p", member.address || "", {class: "label"}));
-      for (const gpu of member.gpus)
-        card.append(element("p", "GPU " + gpu.index + ": " + gpu.name + ", " + gpu.granted.length + " granted"),
+      for (const gpu of member.gpus) {
+        const suspended = gpu.granted.filter((share) => share.state === "suspended").length;
+        card.append(element("p", "GPU " + gpu.index + ": " + gpu.name + ", " + (gpu.granted.length - suspended) + " granted" +
+          (suspended ? ", " + suspended + " suspended" : "")),
           bar("Granted memory", gpu.memory - gpu.free, 0, gpu.memory));
+      }
       return card;
     }));
     byId("pool-status").append(" · " + pool.members.length + (pool.members.length === 1 ? " server · " : " servers · ") + (pool.waiting === 1 ? "1 request waits" : pool.waiting + " requests wait"));

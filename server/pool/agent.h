@@ -63,7 +63,10 @@ struct rg_own_lease {
     json_t *value; /* as it stood last; NULL: it was never seen */
     uint32_t sessions;
     bool told, gone_told;
-    bool here;        /* it has a part of a GPU of ours */
+    bool here; /* it has a part of a GPU of ours */
+    /* the number by which the monitor was told to suspend its sessions (0: it was not), the one that it has answered, and how */
+    uint32_t preempted, answered;
+    enum rg_agent_suspension suspension;
     uint64_t idle_ns; /* since when nobody holds it and no session runs by it; 0: it is not so */
 };
 
@@ -106,6 +109,14 @@ struct rg_agent_decider {
     char server[RG_POOL_ID], run[RG_POOL_ID]; /* as etcd tells; "": nobody does */
     int64_t changed;                          /* likewise */
     bool writing;                             /* a transaction is under way */
+    uint64_t again_ns;
+};
+
+/** Leases that are suspended for requests of higher priority; see preemption.c. */
+struct rg_agent_preemption {
+    uint32_t number; /* the last by which the monitor was told to suspend something */
+    bool writing;    /* a transaction is under way */
+    int64_t written; /* revision of the last */
     uint64_t again_ns;
 };
 
@@ -169,6 +180,7 @@ struct rg_agent {
     struct rg_agent_scope scope;
     struct rg_agent_decider decider;
     struct rg_own own;
+    struct rg_agent_preemption preemption;
     struct rg_agent_usage usage;
     struct rg_agent_history history;
     struct rg_agent_stays stays;
@@ -290,9 +302,31 @@ void rg_membership_leave(struct rg_agent *agent);
 /* own.c */
 /** Sees to leases of this server's GPUs after something has changed. Returns when to come again. */
 uint64_t rg_own_look(struct rg_agent *agent);
-void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *lease, uint32_t n);
+void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *lease, uint32_t n,
+                     enum rg_agent_suspension suspension);
 struct rg_own_lease *rg_own_find(const struct rg_own *own, const char *id);
 void rg_own_fini(struct rg_own *own);
+
+/* preemption.c */
+/** Whether the sessions of a lease here are to be suspended. */
+bool rg_preemption_is_wanted(const struct rg_agent *agent, const char *lease);
+/** How a lease of that value stands, as far as its GPUs are known: suspended if any part of it is. */
+enum rg_pool_share_state rg_preemption_state(const struct rg_agent *agent, const char *lease,
+                                             const json_t *value);
+/** Whether a lease here is suspended, and waits for its GPUs. */
+bool rg_preemption_waits(const struct rg_agent *agent);
+/** Whether any lease of the pool, as far as it is known here, is suspended or about to be. */
+bool rg_preemption_is_under_way(const struct rg_agent *agent);
+/** Has leases suspended for a request, as the policy proposes. */
+void rg_preemption_propose(struct rg_agent *agent, const struct rg_picture *picture,
+                           const struct rg_pool_outcome *outcome, const struct rg_pool_proposal *proposal);
+/** Gives a lease its GPUs here again, which are free. */
+void rg_preemption_return(struct rg_agent *agent, const char *lease);
+/** Writes what the monitor has said of leases here that are to be suspended. Returns when to come again. */
+uint64_t rg_preemption_look(struct rg_agent *agent);
+/** Adds to why a request waits that a lease could not be suspended for it. `now`: nanoseconds since 1970. */
+void rg_preemption_explain(const struct rg_picture *picture, const struct rg_pool_request *request,
+                           uint64_t now, char *why, size_t size);
 
 /* usage.c */
 /** Charges what is held of this server's GPUs, and writes it if it is time. Returns when to come again. */

@@ -37,6 +37,7 @@ struct rg_agent_ask {
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];         /* who asks */
     char owner[RG_AGENT_WHO], owner_name[RG_CONTROL_TEXT]; /* whose the lease is to be */
     bool is_operator, unproved, bearer;
+    enum rg_share_priority priority; /* that is asked for */
     struct rg_agent_certificate certificate;
     uint64_t rechecked; /* the recheck that it was asked about in, or after which it came */
     uint64_t client;    /* the number by which the monitor was asked about it */
@@ -65,6 +66,7 @@ struct rg_agent_ask {
     json_t *grant;             /* what it is told once the transaction has succeeded */
     int64_t etcd_lease;        /* its lease's own; 0: none */
     char said[512];            /* the last that it was told of its waiting */
+    uint64_t suspends_ns;      /* since when others are suspended for it; 0: they are not */
     uint64_t
         behind_ns; /* since when it lets others go first that are to have a part of the same GPU; 0: it does not */
 };
@@ -117,7 +119,7 @@ uint64_t rg_hold_look(struct rg_agent_ask *ask);
 json_t *rg_hold_granted(const struct rg_agent_ask *ask, const json_t *value);
 
 /* quotas.c */
-/** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
+/** Asks the monitor whether quotas and rules allow it; then `judged` is called, or the client is refused. */
 void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struct rg_agent_ask *ask));
 void rg_quotas_judged(struct rg_agent *agent, const struct rg_agent_word *word);
 

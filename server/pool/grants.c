@@ -20,6 +20,7 @@
 #define SECOND      1000000000ull
 #define BEHIND_NS   100000000ull /* that a member is let go first which may have gone */
 #define AT_ONCE_MAX 16u          /* transactions */
+#define SUSPENDS_NS (25 * SECOND)
 
 bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why, size_t why_size)
 {
@@ -73,6 +74,17 @@ static void give_up(struct rg_agent_ask *ask, const char *why)
     rg_ask_refuse(ask, text);
 }
 
+/* Whether room is being made for one that does not wait for others, which takes a moment. */
+static bool is_made_room(struct rg_agent_ask *ask, const struct rg_pool_waiting *waiting, uint64_t *due)
+{
+    if (waiting->reason != RG_POOL_WAITS_FOR_SUSPENSION)
+        return false;
+    ask->suspends_ns = ask->suspends_ns ? ask->suspends_ns : rg_now_ns();
+    const uint64_t end = ask->suspends_ns + SUSPENDS_NS;
+    *due = end < *due ? end : *due;
+    return rg_now_ns() < end;
+}
+
 static void look_waiting(struct rg_agent *agent, const struct rg_picture *picture,
                          const struct rg_pool_outcome *outcome, uint64_t now, uint64_t *due)
 {
@@ -83,9 +95,14 @@ static void look_waiting(struct rg_agent *agent, const struct rg_picture *pictur
         if (!ask || ask->state != RG_ASK_WAITING || ask->socket < 0)
             continue;
         rg_pool_explain(&picture->snapshot, outcome, i, now, why, sizeof why);
+        if (waiting->reason == RG_POOL_WAITS_FOR_GPUS)
+            rg_preemption_explain(picture, &picture->requests[waiting->request], now, why, sizeof why);
         if (rg_pool_reason_is_final(waiting->reason)) {
             snprintf(text, sizeof text, "%s [lease-impossible]", why);
             give_up(ask, text);
+        } else if (!ask->waits && !picture->requests[waiting->request].spares &&
+                   is_made_room(ask, waiting, due)) {
+            tell_waiting(ask, waiting->position, outcome->n_waiting, why);
         } else if (!ask->waits) {
             snprintf(text, sizeof text, "%s; --wait-for waits for it [lease-not-free]", why);
             give_up(ask, text);
@@ -183,6 +200,15 @@ static bool is_ending(const struct rg_agent *agent, const struct rg_agent_ask *a
     return false;
 }
 
+/* Whether each GPU takes one more lease, beside those that are suspended. */
+static bool has_places(const struct rg_picture *picture, const struct rg_pool_part *wanted, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (picture->gpus[wanted[i].device]->n_shares >= RG_POOL_SHARES_MAX)
+            return false;
+    return true;
+}
+
 /* Who has a part of a GPU by the decision that is being carried out. */
 enum part_of { NOBODY, ANOTHER, OURS };
 
@@ -218,11 +244,19 @@ static void carry_out(struct rg_agent *agent, const struct rg_picture *picture,
     for (uint32_t i = 0; i < outcome->n_grants && parts && agent->granting < AT_ONCE_MAX; i++) {
         const struct rg_pool_grant *grant = &outcome->grants[i];
         const struct rg_pool_entry *request = picture->queued[grant->request];
+        if (!request) {
+            const char *lease = picture->requests[grant->request].id;
+            if (may_go(NULL, rg_own_find(&agent->own, lease) != NULL, parts, &outcome->parts[grant->first],
+                       grant->n, due))
+                rg_preemption_return(agent, lease);
+            continue;
+        }
         struct rg_agent_ask *ask = ask_of(agent, request->id);
         const bool handed = !ask && rg_decider_decides(agent, request);
         if (ask && (ask->state != RG_ASK_WAITING || ask->socket < 0 || is_ending(agent, ask)))
             ask = NULL;
-        if (!may_go(ask, handed, parts, &outcome->parts[grant->first], grant->n, due))
+        if (!has_places(picture, &outcome->parts[grant->first], grant->n) ||
+            !may_go(ask, handed, parts, &outcome->parts[grant->first], grant->n, due))
             continue;
         ask = handed ? rg_handing_stand_in(agent, request) : ask;
         if (!ask)
@@ -230,6 +264,38 @@ static void carry_out(struct rg_agent *agent, const struct rg_picture *picture,
         ask->behind_ns = 0;
         rg_commit_grant(ask, picture, outcome, grant);
     }
+}
+
+/* Has leases suspended for requests that this server decides. */
+static void make_room(struct rg_agent *agent, const struct rg_picture *picture,
+                      const struct rg_pool_outcome *outcome)
+{
+    for (uint32_t i = 0; i < outcome->n_proposals && agent->granting < AT_ONCE_MAX; i++) {
+        const struct rg_pool_entry *request = picture->queued[outcome->proposals[i].request];
+        const struct rg_agent_ask *ask = request ? ask_of(agent, request->id) : NULL;
+        if (ask ? ask->state == RG_ASK_WAITING && ask->socket >= 0
+                : request && rg_decider_decides(agent, request))
+            rg_preemption_propose(agent, picture, outcome, &outcome->proposals[i]);
+    }
+}
+
+/* When the first lease may be suspended that is spared until then. */
+static void look_spared(const struct rg_picture *picture, uint64_t now, uint64_t *due)
+{
+    for (uint32_t i = 0; i < picture->snapshot.n_leases; i++) {
+        const struct rg_pool_lease *lease = &picture->leases[i];
+        if (!lease->suspendable || lease->suspended || lease->spared_until <= now)
+            continue;
+        const uint64_t then = rg_now_ns() + (lease->spared_until - now);
+        *due = then < *due ? then : *due;
+    }
+}
+
+static void policy_of(struct rg_pool_policy *policy)
+{
+    rg_pool_policy_default(policy);
+    policy->preempt = true;
+    policy->preempt_after = 0; /* each server says for its leases */
 }
 
 static uint64_t decide(struct rg_agent *agent)
@@ -240,7 +306,7 @@ static uint64_t decide(struct rg_agent *agent)
     char why[512] = "";
     uint64_t due = UINT64_MAX;
     const uint64_t now = (uint64_t)rg_agent_time(agent) * SECOND;
-    rg_pool_policy_default(&policy);
+    policy_of(&policy);
     if (!rg_picture_draw(&agent->mirror, NULL, &picture, why, sizeof why) ||
         rg_pool_schedule(&picture.snapshot, &policy, now, &outcome, why, sizeof why) != RG_OK) {
         rg_warn("pool %s: nothing can be decided: %s", agent->settings.pool, why);
@@ -248,6 +314,8 @@ static uint64_t decide(struct rg_agent *agent)
         return rg_now_ns() + SECOND;
     }
     carry_out(agent, &picture, &outcome, &due);
+    make_room(agent, &picture, &outcome);
+    look_spared(&picture, now, &due);
     look_waiting(agent, &picture, &outcome, now, &due);
     rg_pool_outcome_clear(&outcome);
     rg_picture_fini(&picture);
@@ -261,8 +329,9 @@ static bool has_queue(const struct rg_agent *agent, const struct rg_agent_ask *e
         if (agent->asks[i] != except &&
             (agent->asks[i]->state == RG_ASK_WAITING || agent->asks[i]->state == RG_ASK_QUEUEING))
             return true;
-    return agent->mirror.n_requests || agent->granting || rg_scope_is_settling(agent) ||
-           agent->mirror.revision < agent->granted || !rg_agent_is_in(agent) || !rg_scope_is_whole(agent);
+    return agent->mirror.n_requests || agent->granting || rg_preemption_is_under_way(agent) ||
+           rg_scope_is_settling(agent) || agent->mirror.revision < agent->granted || !rg_agent_is_in(agent) ||
+           !rg_scope_is_whole(agent);
 }
 
 bool rg_grants_at_once(struct rg_agent_ask *ask)
@@ -290,7 +359,7 @@ bool rg_grants_at_once(struct rg_agent_ask *ask)
 
 static bool has_waiting(const struct rg_agent *agent)
 {
-    if (rg_decider_is_asked(agent))
+    if (rg_decider_is_asked(agent) || rg_preemption_waits(agent))
         return true;
     for (uint32_t i = 0; i < agent->n_asks; i++)
         if (agent->asks[i]->state == RG_ASK_WAITING)

@@ -27,9 +27,7 @@ static uint8_t granted_percent(const struct rg_pool_mirror *mirror)
     for (uint32_t i = 0; i < mirror->n_members; i++)
         for (uint32_t j = 0; j < mirror->members[i]->n_gpus; j++) {
             const struct rg_pool_gpu *gpu = mirror->members[i]->gpus[j];
-            double taken = 0;
-            for (uint32_t k = 0; k < gpu->n_shares; k++)
-                taken += (double)gpu->shares[k].memory;
+            const double taken = (double)rg_pool_gpu_held(gpu);
             memory += (double)gpu->memory;
             granted += taken < (double)gpu->memory ? taken : (double)gpu->memory;
         }

@@ -53,22 +53,19 @@ static json_t *share_json(const struct reader *reader, const struct rg_pool_shar
 {
     const struct rg_pool_entry *held = rg_pool_mirror_lease(&reader->agent->mirror, share->lease);
     const bool own = held && is_own(held->value, reader->key, reader->is_operator);
-    return json_pack("{s:s*, s:o*, s:I}", "lease", own ? share->lease : NULL, "name",
+    return json_pack("{s:s*, s:o*, s:I, s:s*}", "lease", own ? share->lease : NULL, "name",
                      held && detail == NAMES ? text_json(held->value, "name") : NULL, "memory",
-                     (json_int_t)share->memory);
+                     (json_int_t)share->memory, "state",
+                     share->state ? rg_pool_share_state_name(share->state) : NULL);
 }
 
 /* A GPU with what is granted of it. */
 static json_t *gpu_json(const struct reader *reader, const struct rg_pool_gpu *gpu, enum detail detail)
 {
-    uint64_t free_bytes = gpu->memory;
+    const uint64_t held = rg_pool_gpu_held(gpu), free_bytes = held < gpu->memory ? gpu->memory - held : 0;
     json_t *leases = json_array();
-    for (uint32_t i = 0; i < gpu->n_shares; i++) {
-        const struct rg_pool_share *share = &gpu->shares[i];
-        free_bytes -= share->memory < free_bytes ? share->memory : free_bytes;
-        if (detail != SUMS)
-            json_array_append_new(leases, share_json(reader, share, detail));
-    }
+    for (uint32_t i = 0; i < gpu->n_shares && detail != SUMS; i++)
+        json_array_append_new(leases, share_json(reader, &gpu->shares[i], detail));
     if (detail == SUMS && gpu->n_shares)
         json_array_append_new(leases, json_pack("{s:I}", "memory", (json_int_t)(gpu->memory - free_bytes)));
     json_t *out = json_pack("{s:i, s:s, s:s, s:I, s:I, s:o}", "index", (int)gpu->index, "uuid", gpu->uuid,
@@ -118,7 +115,7 @@ static uint64_t expiry(const json_t *value)
 /* `whole`: all of the pool is known. */
 static json_t *lease_json(const struct rg_agent *agent, const struct rg_pool_entry *held, bool whole)
 {
-    static const char *const texts[] = {"by", "job", "project"};
+    static const char *const texts[] = {"by", "job", "project", "priority"};
     const json_t *value = held->value;
     json_t *out = json_pack("{s:s, s:o, s:b, s:i, s:I, s:I}", "lease", held->id, "name",
                             text_json(value, "name"), "kept", json_is_true(json_object_get(value, "kept")),
@@ -130,6 +127,9 @@ static json_t *lease_json(const struct rg_agent *agent, const struct rg_pool_ent
     uint64_t memory;
     const size_t gone =
         json_array_size(json_object_get(value, "gpus")) - rg_leases_there(agent, value, &memory);
+    const enum rg_pool_share_state state = rg_preemption_state(agent, held->id, value);
+    if (out && state)
+        (void)json_object_set_new(out, "state", json_string(rg_pool_share_state_name(state)));
     if (out && gone && whole)
         (void)json_object_set_new(out, "gone", json_integer((json_int_t)gone));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && out; i++)

@@ -91,7 +91,7 @@ static void take_word(struct rg_agent *agent, const struct rg_agent_word *word, 
         rg_checks_take(agent, word);
         break;
     case RG_AGENT_SESSIONS:
-        rg_own_sessions(agent, &word->sessions.lease, word->sessions.n);
+        rg_own_sessions(agent, &word->sessions.lease, word->sessions.n, word->sessions.suspension);
         break;
     case RG_AGENT_JUDGED:
         rg_quotas_judged(agent, word);
@@ -170,6 +170,8 @@ static bool begin(struct rg_agent *agent)
                 agent->settings.n_labels <= RG_AGENT_LABELS_MAX &&
                 agent->settings.n_taints <= RG_AGENT_LABELS_MAX && agent->settings.n_dead <= RG_AGENT_DEAD &&
                 (agent->board = rg_board_open(fds[0])) != NULL && rg_pool_make_id(agent->run);
+    /* others than an agent before this one has told */
+    agent->preemption.number = (uint32_t)strtoull(agent->run, NULL, 16);
     snprintf(agent->id, sizeof agent->id, "%016" PRIx64, agent->settings.server);
     snprintf(agent->prefix, sizeof agent->prefix, "/remote-gpu/pools/%s/", agent->settings.pool);
     agent->membership.draining = agent->settings.draining != 0;
@@ -181,10 +183,10 @@ static bool begin(struct rg_agent *agent)
 /* Does what is due. Returns milliseconds until more is. */
 static int look(struct rg_agent *agent)
 {
-    uint64_t (*const steps[])(struct rg_agent *) = {rg_scope_look,       rg_membership_look,   rg_own_look,
-                                                    rg_agent_usage_look, rg_stays_look,        rg_asks_look,
-                                                    rg_decider_look,     rg_handing_look,      rg_grants_look,
-                                                    rg_agent_undo_look,  rg_agent_history_look};
+    uint64_t (*const steps[])(struct rg_agent *) = {
+        rg_scope_look,       rg_membership_look, rg_own_look,        rg_preemption_look,
+        rg_agent_usage_look, rg_stays_look,      rg_asks_look,       rg_decider_look,
+        rg_handing_look,     rg_grants_look,     rg_agent_undo_look, rg_agent_history_look};
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const uint64_t next = steps[i](agent);

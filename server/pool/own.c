@@ -56,7 +56,8 @@ static json_t *value_of(const struct rg_agent *agent, const struct rg_agent_leas
                      gpus);
 }
 
-void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, uint32_t n)
+void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, uint32_t n,
+                     enum rg_agent_suspension suspension)
 {
     char id[RG_POOL_ID];
     snprintf(id, sizeof id, "%016" PRIx64, told->lease);
@@ -64,6 +65,8 @@ void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, 
     if (!lease)
         return;
     lease->sessions = n;
+    lease->answered = told->preempted;
+    lease->suspension = suspension <= RG_AGENT_DRIVER ? suspension : RG_AGENT_PENDING;
     if (!lease->value)
         lease->value = value_of(agent, told);
     rg_agent_changed(agent);
@@ -81,6 +84,18 @@ static bool is_held(const struct rg_agent *agent, const json_t *value)
     return false;
 }
 
+/* Numbers tell one time from the next: what the monitor answers late is of another one. */
+static uint32_t preemption_of(struct rg_agent *agent, struct rg_own_lease *lease)
+{
+    if (!rg_preemption_is_wanted(agent, lease->id)) {
+        lease->suspension = RG_AGENT_PENDING;
+        return 0;
+    }
+    if (!lease->preempted && ++agent->preemption.number == 0)
+        agent->preemption.number = 1;
+    return lease->preempted ? lease->preempted : agent->preemption.number;
+}
+
 static void tell_lease(struct rg_agent *agent, struct rg_own_lease *lease)
 {
     struct rg_agent_answer answer = {.kind = RG_AGENT_LEASE};
@@ -95,6 +110,7 @@ static void tell_lease(struct rg_agent *agent, struct rg_own_lease *lease)
     }
     out->lease = strtoull(lease->id, NULL, 16);
     out->memory = rg_pool_get_number(lease->value, "memory", 0);
+    out->preempted = lease->preempted = preemption_of(agent, lease);
     out->bearer = json_is_true(json_object_get(lease->value, "bearer"));
     snprintf(out->key, sizeof out->key, "%s", rg_pool_get_text(lease->value, "user", ""));
     snprintf(out->name, sizeof out->name, "%s", rg_pool_get_text(lease->value, "name", ""));
@@ -154,7 +170,8 @@ static uint64_t count_idle(struct rg_agent *agent)
     for (uint32_t i = 0; i < agent->own.n; i++) {
         struct rg_own_lease *lease = agent->own.leases[i];
         const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
-        const bool idle = held && lease->here && lease->sessions == 0 && !is_held(agent, held->value);
+        const bool idle =
+            held && lease->here && lease->sessions == 0 && !lease->preempted && !is_held(agent, held->value);
         lease->idle_ns = !idle ? 0 : lease->idle_ns ? lease->idle_ns : rg_now_ns();
         if (idle && is_waited_for(lease, held) && lease->idle_ns + patience_ns(held) < due)
             due = lease->idle_ns + patience_ns(held);
@@ -167,8 +184,10 @@ static bool is_free(const struct rg_agent *agent, const char *id)
 {
     const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, id);
     const struct rg_own_lease *lease = rg_own_find(&agent->own, id);
+    /* as long as it is suspended no program of it can begin */
     return (!lease || lease->sessions == 0) &&
-           (!held || (!is_held(agent, held->value) && !is_waited_for(lease, held)));
+           (!held ||
+            (!(lease && lease->preempted) && !is_held(agent, held->value) && !is_waited_for(lease, held)));
 }
 
 static void free_done(void *data, enum rg_status status, const json_t *reply, const char *why)
@@ -255,7 +274,8 @@ uint64_t rg_own_look(struct rg_agent *agent)
     for (uint32_t i = 0; i < own->n; i++) {
         struct rg_own_lease *lease = own->leases[i];
         const bool there = lease->here && rg_pool_mirror_lease(&agent->mirror, lease->id);
-        if (there && !lease->told)
+        const bool preempted = there && rg_preemption_is_wanted(agent, lease->id);
+        if (there && (!lease->told || preempted != (lease->preempted != 0)))
             tell_lease(agent, lease);
         else if (!there && !settling && !lease->gone_told && (lease->told || lease->sessions > 0))
             tell_gone(agent, lease);

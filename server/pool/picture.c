@@ -2,11 +2,15 @@
 #include "server/pool/picture.h"
 
 #include "common/base/cleanup.h"
+#include "proto/control/control.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SECOND 1000000000ull
+/* So long a lease that could not be suspended is let alone: what was busy may be done, other reasons seldom pass. */
+#define BUSY_S   30u
+#define CANNOT_S 300u
 
 void rg_picture_fini(struct rg_picture *picture)
 {
@@ -46,7 +50,7 @@ static void count(const struct rg_pool_mirror *mirror, struct counts *n)
     for (uint32_t i = 0; i < mirror->n_usage; i++)
         n->accounts += json_object_size(json_object_get(mirror->usage[i]->value, "users")) +
                        json_object_size(json_object_get(mirror->usage[i]->value, "projects"));
-    n->requests = mirror->n_requests + 1;
+    n->requests = mirror->n_requests + n->parts + 1; /* each lease may be suspended */
     for (uint32_t i = 0; i < mirror->n_requests; i++) {
         n->filters += json_array_size(json_object_get(mirror->requests[i]->value, "filters"));
         n->named += json_array_size(json_object_get(mirror->requests[i]->value, "devices"));
@@ -126,16 +130,25 @@ static void add_server(struct rg_picture *picture, const struct rg_pool_member *
     snapshot->n_servers++;
 }
 
+/* Above 0: it comes before others. */
+static int32_t priority_of(const json_t *value)
+{
+    enum rg_share_priority priority;
+    return rg_share_priority_parse(rg_pool_get_text(value, "priority", ""), &priority)
+               ? (int32_t)priority - RG_SHARE_PRIORITY_NORMAL
+               : 0;
+}
+
 /* A part of a GPU, and the lease that has it. */
 struct held_part {
-    const char *lease;
+    const struct rg_pool_share *share;
     struct rg_pool_part part;
 };
 
 static int compare_parts(const void *a, const void *b)
 {
     const struct held_part *one = a, *other = b;
-    const int order = strcmp(one->lease, other->lease);
+    const int order = strcmp(one->share->lease, other->share->lease);
     return order ? order : (one->part.device > other->part.device) - (one->part.device < other->part.device);
 }
 
@@ -144,15 +157,40 @@ static void begin_lease(struct rg_picture *picture, const struct rg_pool_mirror 
                         const struct rg_pool_part *parts)
 {
     const struct rg_pool_entry *held = rg_pool_mirror_lease(mirror, id);
+    const struct rg_pool_member *member = picture->members[picture->devices[parts->device].server];
     const uint64_t since = held ? rg_pool_get_number(held->value, "since", 0) : 0;
     const uint64_t seconds = held ? rg_pool_get_number(held->value, "seconds", 0) : 0;
     picture->leases[picture->snapshot.n_leases++] =
         (struct rg_pool_lease){.id = id,
                                .user = held ? rg_pool_get_text(held->value, "user", "") : "",
                                .project = held ? rg_pool_get_text(held->value, "project", "") : "",
+                               .priority = held ? priority_of(held->value) : 0,
                                .parts = parts,
                                .started = since * SECOND,
-                               .ends = seconds ? (since + seconds) * SECOND : RG_POOL_UNKNOWN};
+                               .ends = seconds ? (since + seconds) * SECOND : RG_POOL_UNKNOWN,
+                               .suspendable = held && member->suspends,
+                               .suspended = true};
+}
+
+/*
+ * Adds a part to the last lease: that may be suspended if it lies on one server, whose sessions come to rest or do not as one, and is
+ * suspended if all of it is.
+ */
+static void add_part(struct rg_picture *picture, const struct held_part *held, struct rg_pool_part *part)
+{
+    struct rg_pool_lease *lease = &picture->leases[picture->snapshot.n_leases - 1];
+    const struct rg_pool_share *share = held->share;
+    const uint32_t server = picture->devices[held->part.device].server;
+    const uint64_t since = share->since * SECOND, rest = picture->members[server]->rest_s * SECOND;
+    const uint64_t last = since > lease->started ? since : lease->started,
+                   alone = (share->refused == RG_POOL_SHARE_BUSY ? BUSY_S : CANNOT_S) * SECOND;
+    const uint64_t spared = share->refused ? since + alone : last + rest;
+    *part = held->part;
+    lease->n++;
+    lease->suspendable = lease->suspendable && picture->devices[lease->parts[0].device].server == server;
+    lease->suspending = lease->suspending || share->state == RG_POOL_SHARE_SUSPENDING;
+    lease->suspended = lease->suspended && share->state == RG_POOL_SHARE_SUSPENDED;
+    lease->spared_until = spared > lease->spared_until ? spared : lease->spared_until;
 }
 
 /* False: no memory. */
@@ -166,19 +204,19 @@ static bool add_leases(struct rg_picture *picture, const struct rg_pool_mirror *
         const struct rg_pool_gpu *gpu = picture->gpus[i];
         for (uint32_t j = 0; j < gpu->n_shares; j++) {
             const struct rg_pool_share *share = &gpu->shares[j];
-            held[n++] = (struct held_part){share->lease,
-                                           {i, share->memory < gpu->memory ? share->memory : gpu->memory}};
+            held[n++] =
+                (struct held_part){share, {i, share->memory < gpu->memory ? share->memory : gpu->memory}};
         }
     }
     qsort(held, n, sizeof *held, compare_parts);
     for (size_t i = 0, parts = 0; i < n; i++) {
-        const bool same = i > 0 && strcmp(held[i].lease, held[i - 1].lease) == 0;
+        const bool same = i > 0 && strcmp(held[i].share->lease, held[i - 1].share->lease) == 0;
         if (same && held[i].part.device == held[i - 1].part.device)
             continue; /* a GPU that says it twice */
+        picture->parts[parts] = held[i].part;
         if (!same)
-            begin_lease(picture, mirror, held[i].lease, &picture->parts[parts]);
-        picture->parts[parts++] = held[i].part;
-        picture->leases[picture->snapshot.n_leases - 1].n++;
+            begin_lease(picture, mirror, held[i].share->lease, &picture->parts[parts]);
+        add_part(picture, &held[i], &picture->parts[parts++]);
     }
     return true;
 }
@@ -217,6 +255,8 @@ static bool add_request(struct rg_picture *picture, const struct rg_pool_mirror 
     *request = (struct rg_pool_request){.id = id,
                                         .user = rg_pool_get_text(value, "user", ""),
                                         .project = rg_pool_get_text(value, "project", ""),
+                                        .priority = priority_of(value),
+                                        .spares = !json_is_true(json_object_get(value, "preempts")),
                                         .n = (uint32_t)rg_pool_get_number(value, "gpus", 1),
                                         .memory = rg_pool_get_number(value, "memory", 0),
                                         .fraction = (uint32_t)rg_pool_get_number(value, "fraction", 0),
@@ -237,6 +277,36 @@ static bool add_request(struct rg_picture *picture, const struct rg_pool_mirror 
     used->named += request->n_devices;
     picture->snapshot.n_requests++;
     return true;
+}
+
+/* Leases that are suspended, and wait for their GPUs: as requests for them. */
+static void add_returning(struct rg_picture *picture, const struct rg_pool_mirror *mirror)
+{
+    for (uint32_t i = 0; i < picture->snapshot.n_leases; i++) {
+        const struct rg_pool_lease *lease = &picture->leases[i];
+        const struct rg_pool_entry *held = lease->suspended ? rg_pool_mirror_lease(mirror, lease->id) : NULL;
+        const struct rg_pool_part *part = lease->parts;
+        const struct rg_pool_share *share = NULL;
+        if (!held)
+            continue;
+        const struct rg_pool_gpu *gpu = picture->gpus[part->device];
+        for (uint32_t j = 0; j < gpu->n_shares; j++)
+            share = strcmp(gpu->shares[j].lease, lease->id) == 0 ? &gpu->shares[j] : share;
+        const uint64_t fraction = rg_pool_get_number(held->value, "fraction", 0);
+        const bool whole = part->memory >= gpu->memory;
+        picture->queued[picture->snapshot.n_requests] = NULL;
+        picture->requests[picture->snapshot.n_requests++] =
+            (struct rg_pool_request){.id = lease->id,
+                                     .user = lease->user,
+                                     .project = lease->project,
+                                     .priority = lease->priority,
+                                     .n = lease->n,
+                                     .memory = whole || fraction ? 0 : part->memory,
+                                     .fraction = whole ? 0 : (uint32_t)fraction,
+                                     .submitted = share ? share->since * SECOND : lease->started,
+                                     .time_limit = RG_POOL_UNKNOWN,
+                                     .returns = lease->parts};
+    }
 }
 
 static int compare_accounts(const void *a, const void *b)
@@ -307,6 +377,8 @@ bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, s
         (void)add_request(picture, mirror, mirror->requests[i]->id, mirror->requests[i]->value, &used, NULL,
                           0);
     }
+    if (!extra)
+        add_returning(picture, mirror);
     add_accounts(picture, mirror);
     picture->snapshot.servers = picture->servers;
     picture->snapshot.accounts = picture->accounts;

@@ -31,11 +31,12 @@ struct rg_picture {
     uint32_t n_links;
     const struct rg_pool_member **members; /* of each server */
     const struct rg_pool_gpu **gpus;       /* of each device */
-    const struct rg_pool_entry **queued;   /* of each request */
+    /* of each request; NULL of one that is a lease which is suspended, and comes back (requests[i].id is its id) */
+    const struct rg_pool_entry **queued;
 };
 
 /**
- * Draws the pool with all that waits; with `extra`, a request as it is written under requests/, with that one alone. False: no
+ * Draws the pool with all that waits, also leases that are suspended; with `extra`, a request as it is written under requests/, with that one alone. False: no
  * memory, or the filters of `extra` are not understood; `why` says which. To be ended in either case.
  */
 bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, struct rg_picture *picture,

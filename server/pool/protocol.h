@@ -47,6 +47,10 @@ struct rg_agent_settings {
     uint64_t server; /* this run of the server: its id in the pool, whichever agent speaks for it */
     uint64_t dead[RG_AGENT_DEAD]; /* runs before this one that have died for sure */
     uint32_t n_dead, draining, rdma;
+    uint32_t
+        rules; /* the server has some, by which the priority of a request goes that does not ask for any */
+    uint32_t suspends;        /* leases of its GPUs may be suspended for requests of higher priority, */
+    uint32_t rest_s;          /* once they have had them for so many seconds */
     struct rg_etcd_seen seen; /* by the agent before this one */
     struct rg_agent_texts texts;
 };
@@ -59,6 +63,17 @@ struct rg_agent_lease {
     uint32_t bearer; /* whoever proves nothing may use it by knowing it, whosever it is */
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT]; /* whose it is, as with RG_AGENT_ASK */
     char job[RG_AGENT_JOB];                        /* what it is for; "": nothing was said */
+    /* 0: it is not suspended, and is not to be; else its sessions are to be suspended, another number each time */
+    uint32_t preempted;
+};
+
+/** What has come of suspending a lease's sessions here. */
+enum rg_agent_suspension {
+    RG_AGENT_PENDING, /* nothing yet, or it is not wanted */
+    RG_AGENT_SUSPENDED,
+    RG_AGENT_BUSY,   /* one did not come to rest */
+    RG_AGENT_SHARED, /* others have a part in the memory of one */
+    RG_AGENT_DRIVER, /* the driver cannot suspend one, or refuses */
 };
 
 /** By which certificate a client has come, as the monitor has it. */
@@ -73,12 +88,21 @@ struct rg_agent_certificate {
 enum rg_agent_word_kind {
     RG_AGENT_ASK = 1,  /* descriptors: the socket to answer by, a file with the question */
     RG_AGENT_CHECK,    /* whether there is such a lease here: a session is to begin */
-    RG_AGENT_SESSIONS, /* so many sessions run here by a lease */
+    RG_AGENT_SESSIONS, /* so many sessions run here by a lease, and whether they are suspended */
     RG_AGENT_DRAIN,
-    RG_AGENT_JUDGED,  /* whether quotas allow what RG_AGENT_JUDGE has asked */
+    RG_AGENT_JUDGED, /* whether quotas and rules allow what RG_AGENT_JUDGE has asked, and with which priority */
     RG_AGENT_FILES,   /* descriptor: other PEM texts, by which etcd is talked to from now on */
     RG_AGENT_RECHECK, /* which certificates are accepted has changed: each client's is to be asked about */
     RG_AGENT_STAYS,   /* whether a client may stay that RG_AGENT_CLIENT has asked about */
+};
+
+struct rg_agent_judged {
+    uint64_t number;
+    uint32_t good;
+    enum rg_share_priority priority; /* of the lease; DEFAULT: it stays as it is */
+    uint32_t preempts;               /* leases of lower priority may be suspended for it */
+    uint32_t counts; /* it is not good, since that depends on what is held already, which was not counted */
+    char why[RG_CONTROL_REASON / 2]; /* a sentence with its code, if it is not good */
 };
 
 struct rg_agent_word {
@@ -99,6 +123,7 @@ struct rg_agent_word {
         struct {
             struct rg_agent_lease lease; /* as the monitor was told it */
             uint32_t n;
+            enum rg_agent_suspension suspension; /* of what lease.preempted wants */
         } sessions;
         struct {
             uint32_t on;
@@ -106,10 +131,9 @@ struct rg_agent_word {
         struct {
             uint64_t number;
             uint32_t good;
-            uint32_t
-                counts; /* `judged`: it is not, since it depends on what is held already, which was not counted */
             char why[RG_CONTROL_REASON / 2]; /* a sentence with its code, if it is not */
-        } judged, stays;
+        } stays;
+        struct rg_agent_judged judged;
         struct rg_agent_texts files;
     };
 };
@@ -118,7 +142,7 @@ struct rg_agent_word {
 
 enum rg_agent_answer_kind {
     RG_AGENT_STANDING = 1, /* how long sessions may begin */
-    RG_AGENT_LEASE,        /* there is a lease of GPUs here */
+    RG_AGENT_LEASE,        /* there is a lease of GPUs here; or, whether it is suspended, has changed */
     RG_AGENT_GONE,         /* there is no more: its sessions end */
     RG_AGENT_CHECKED,
     RG_AGENT_JUDGE,   /* whether quotas allow a lease, or that it goes on */
@@ -141,6 +165,7 @@ struct rg_agent_judge {
     uint32_t gpus;
     uint64_t memory; /* of all its GPUs together; 0: not known yet */
     uint64_t held_gpus, held_memory, project_gpus, project_memory;
+    enum rg_share_priority priority; /* that is asked for */
 };
 
 struct rg_agent_client {

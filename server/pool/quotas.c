@@ -1,5 +1,5 @@
 /*
- * quotas.c - whether quotas allow that somebody gets a lease, or keeps it for longer.
+ * quotas.c - whether quotas and rules allow that somebody gets a lease, with which priority, or keeps it for longer.
  *
  * They are the monitor's to know. It is told what the owner and the project hold in the whole pool, and answers by a word; meanwhile the
  * client may have gone, of which nothing is there yet. A server at rest does not know what is held: where a quota is about that, all of the
@@ -41,6 +41,7 @@ void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struc
     snprintf(out->by, sizeof out->by, "%s", ask->name);
     out->lease = strtoull(ask->lease, NULL, 16);
     out->renews = renews;
+    out->priority = ask->priority;
     out->project_alone = !renews && !json_is_true(json_object_get(wanted, "kept"));
     const json_t *gpus = json_object_get(wanted, "gpus");
     out->gpus = json_is_array(gpus) ? (uint32_t)json_array_size(gpus) : (uint32_t)json_integer_value(gpus);
@@ -62,6 +63,11 @@ void rg_quotas_judged(struct rg_agent *agent, const struct rg_agent_word *word)
             ask = agent->asks[i];
     if (!ask)
         return;
+    if (word->judged.priority) {
+        (void)json_object_set_new(ask->request, "priority",
+                                  json_string(rg_share_priority_name(word->judged.priority)));
+        (void)json_object_set_new(ask->request, "preempts", json_boolean(word->judged.preempts));
+    }
     if (ask->socket < 0) /* it has gone, and nothing of it is there yet */
         rg_ask_end(ask);
     else if (word->judged.good)

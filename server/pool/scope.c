@@ -3,7 +3,7 @@
  *
  * A server at rest watches its own keys, the leases of its GPUs, the keys of the servers that hold these for their clients, and what it has
  * handed on (decider.c): what it is told does not grow with the pool. When a client asks something that takes more (what there is, quotas
- * that are about what is held; GPUs, where no other server decides), everything is read at one revision and watched from there on, until nobody waits and as many changes have come for nothing as keys were read: a server that is
+ * that are about what is held; GPUs, where no other server decides), or a lease of its GPUs waits to come back to them, everything is read at one revision and watched from there on, until nobody waits and as many changes have come for nothing as keys were read: a server that is
  * asked now and then reads the pool no more often than that costs. A server that comes into the pool anew reads everything as well, since
  * leases may name GPUs of it that etcd has forgotten.
  *
@@ -170,7 +170,7 @@ static bool wants_whole(struct rg_agent *agent)
     if (scope->lingers && scope->changes < linger(&agent->mirror))
         return true;
     scope->lingers = false;
-    return rg_decider_is_us(agent) || agent->history.asks || is_new(agent) ||
+    return rg_decider_is_us(agent) || rg_preemption_waits(agent) || agent->history.asks || is_new(agent) ||
            (!scope->narrow && agent->membership.state != RG_MEMBER_IN);
 }
 

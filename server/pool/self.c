@@ -35,11 +35,12 @@ json_t *rg_self_server(const struct rg_agent *agent)
     snprintf(cuda, sizeof cuda, "%u.%u", driver.info.version / 1000, driver.info.version % 1000 / 10);
     snprintf(lease, sizeof lease, "%" PRId64, membership->etcd_lease);
     return json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:s*, s:s, s:b, s:b, s:s, s:s, s:o, s:o}", "version", 1, "address",
+        "{s:i, s:s, s:s, s:s, s:s, s:s*, s:s, s:b, s:b, s:o*, s:s, s:s, s:o, s:o}", "version", 1, "address",
         agent->settings.address, "host", host, "software", RG_VERSION, "cuda", cuda, "driver",
         driver.info.release[0] ? driver.info.release : NULL, "kind", driver.info.kind, "rdma",
-        agent->settings.rdma && driver.machine.rails[0], "draining", (int)membership->draining, "etcd_lease",
-        lease, "agent", agent->run, "labels",
+        agent->settings.rdma && driver.machine.rails[0], "draining", (int)membership->draining, "preempt",
+        agent->settings.suspends ? json_integer(agent->settings.rest_s) : NULL, "etcd_lease", lease, "agent",
+        agent->run, "labels",
         labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.labels, agent->settings.n_labels),
         "taints",
         labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.taints, agent->settings.n_taints));
@@ -71,6 +72,28 @@ static void add_share(const struct rg_agent *agent, struct rg_pool_gpu *gpu, con
     }
 }
 
+/*
+ * What runs here is what is true, whatever etcd says, which may have got another past: sessions that run have their parts, those that are
+ * suspended have not, and where that is more than there is, whose sessions do not run is suspended.
+ */
+static void settle_shares(const struct rg_agent *agent, struct rg_pool_gpu *gpu)
+{
+    bool runs[RG_POOL_SHARES_MAX];
+    for (uint32_t i = 0; i < gpu->n_shares; i++) {
+        struct rg_pool_share *share = &gpu->shares[i];
+        const struct rg_own_lease *lease = rg_own_find(&agent->own, share->lease);
+        const bool away = lease && lease->suspension == RG_AGENT_SUSPENDED;
+        runs[i] = lease && lease->sessions && !away;
+        if (away && share->state == RG_POOL_SHARE_ACTIVE)
+            share->state = RG_POOL_SHARE_SUSPENDED;
+        else if (runs[i] && share->state == RG_POOL_SHARE_SUSPENDED)
+            share->state = RG_POOL_SHARE_ACTIVE;
+    }
+    for (uint32_t i = gpu->n_shares; i-- > 0 && rg_pool_gpu_held(gpu) > gpu->memory;)
+        if (!runs[i])
+            gpu->shares[i].state = RG_POOL_SHARE_SUSPENDED;
+}
+
 /* A GPU as the driver has it, with what is granted of it. */
 static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_info *device, int64_t *changed)
 {
@@ -96,6 +119,7 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_inf
             add_share(agent, &gpu, agent->own.leases[i]->id, agent->own.leases[i]->value);
     for (uint32_t i = 0; !known && i < agent->mirror.n_leases; i++)
         add_share(agent, &gpu, agent->mirror.leases[i]->id, agent->mirror.leases[i]->value);
+    settle_shares(agent, &gpu);
     return rg_pool_gpu_json(&gpu);
 }
 

@@ -155,7 +155,7 @@ static void look_at_rates(struct rg_agent *agent, const struct rg_pool_member *s
             const uint64_t part =
                 gpu->memory ? (uint64_t)((unsigned __int128)gpu->shares[j].memory * MILLIONTHS / gpu->memory)
                             : MILLIONTHS;
-            if (!lease || !lease->value)
+            if (!lease || !lease->value || gpu->shares[j].state == RG_POOL_SHARE_SUSPENDED)
                 continue;
             add_rate(usage, rg_pool_get_text(lease->value, "user", ""), false, part, most);
             add_rate(usage, rg_pool_get_text(lease->value, "project", ""), true, part, most);

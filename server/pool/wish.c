@@ -88,6 +88,16 @@ static bool check_project(struct rg_agent_ask *ask, const json_t *question)
     return false;
 }
 
+/* False: it was refused. */
+static bool read_priority(struct rg_agent_ask *ask, const json_t *question)
+{
+    const char *text = rg_pool_get_text(question, "priority", NULL);
+    if (!text || rg_share_priority_parse(text, &ask->priority))
+        return true;
+    rg_ask_refuse_as(ask, "lease-question", "the priority is none of low, normal, high");
+    return false;
+}
+
 /* --- the ids -------------------------------------------------------------------------------------------------------- */
 
 /* Of request and lease. False: it was refused. */
@@ -223,8 +233,8 @@ static bool check_figures(struct rg_agent_ask *ask, uint64_t gpus, uint64_t seco
 /* What must be the same to be the same wish: everything but the time, which a renewal changes. */
 static json_t *wish_of(const json_t *request)
 {
-    static const char *const members[] = {"user",    "project", "gpus",   "memory",  "fraction",
-                                          "filters", "devices", "spread", "tolerate"};
+    static const char *const members[] = {"user",    "project", "gpus",   "memory",   "fraction",
+                                          "filters", "devices", "spread", "tolerate", "priority"};
     json_t *wish = json_object();
     for (size_t i = 0; i < sizeof members / sizeof members[0] && wish; i++) {
         json_t *value = json_object_get(request, members[i]);
@@ -279,6 +289,8 @@ static json_t *request_json(const struct rg_agent_ask *ask, const json_t *questi
         (void)json_object_set_new(out, "by", json_string(ask->name));
     if (out && ask->bearer)
         (void)json_object_set_new(out, "bearer", json_true());
+    if (out && ask->priority)
+        (void)json_object_set_new(out, "priority", json_string(rg_share_priority_name(ask->priority)));
     add_line(out, question, "job");
     add_line(out, question, "machine");
     if (out && ask->chosen)
@@ -294,7 +306,8 @@ bool rg_wish_read(struct rg_agent_ask *ask, const json_t *question, uint32_t max
         rg_pool_get_number(question, "gpus", json_array_size(devices) ? json_array_size(devices) : 1);
     const uint64_t seconds = rg_pool_get_number(question, "seconds", kept ? KEPT_DEFAULT : 0);
     const uint32_t most = json_object_get(question, "user") ? 0 : max_gpus; /* that is of who asks */
-    if (!read_owner(ask, question) || !check_project(ask, question) || !read_id(ask, question) ||
+    if (!read_owner(ask, question) || !check_project(ask, question) || !read_priority(ask, question) ||
+        !read_id(ask, question) ||
         !check_texts(ask, json_object_get(question, "filters"), "filters", RG_POOL_FILTERS_MAX) ||
         !check_texts(ask, json_object_get(question, "tolerate"), "tolerations", RG_POOL_FILTERS_MAX) ||
         !check_texts(ask, devices, "GPUs", RG_POOL_GPUS_MAX) || !check_devices(ask, devices, gpus) ||

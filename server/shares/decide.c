@@ -133,21 +133,21 @@ static enum rg_status weight_of(const struct rg_share_limits *limits, const stru
     return RG_OK;
 }
 
-static enum rg_status priority_of(const struct rg_share_limits *limits, const struct rg_share_user *user,
-                                  const struct rg_share_wish *wish, enum rg_share_priority *out, char *why,
-                                  size_t why_size)
+enum rg_status rg_share_decide_priority(const struct rg_share_limits *limits,
+                                        const struct rg_share_user *user, enum rg_share_priority wished,
+                                        enum rg_share_priority *out, char *why, size_t why_size)
 {
     const enum rg_share_priority standard = user->owner ? RG_SHARE_PRIORITY_HIGH : RG_SHARE_PRIORITY_NORMAL;
     const enum rg_share_priority most = limits->max_priority ? limits->max_priority : standard;
-    if (wish->priority > most) {
+    if (wished > most) {
         rg_explain(
             why, why_size,
             "priority %s was asked for, and you may have %s at most; ask for less, or ask the server's "
             "operator for more",
-            rg_share_priority_name(wish->priority), rg_share_priority_name(most));
+            rg_share_priority_name(wished), rg_share_priority_name(most));
         return RG_ERR_REFUSED;
     }
-    *out = wish->priority ? wish->priority : limits->priority ? limits->priority : RG_SHARE_PRIORITY_NORMAL;
+    *out = wished ? wished : limits->priority ? limits->priority : RG_SHARE_PRIORITY_NORMAL;
     if (*out > most)
         *out = most;
     return RG_OK;
@@ -242,7 +242,7 @@ enum rg_status rg_share_decide(const struct rg_share_limits *limits, const struc
     if (status == RG_OK)
         status = weight_of(limits, wish, &out->weight, why, why_size);
     if (status == RG_OK)
-        status = priority_of(limits, user, wish, &out->priority, why, why_size);
+        status = rg_share_decide_priority(limits, user, wish->priority, &out->priority, why, why_size);
     if (status == RG_OK)
         status = idle_of(limits, wish, &out->idle_timeout_ns, why, why_size);
     return status == RG_OK && out->mps ? fit_mps(wish, out, why, why_size) : status;

@@ -30,6 +30,13 @@ RG_MUST_CHECK enum rg_status rg_share_decide(const struct rg_share_limits *limit
 /** How a session is to share its devices; RG_SHARING_UNKNOWN: as it wishes it, it may not, and rg_share_decide says so. */
 enum rg_sharing rg_share_sharing(const struct rg_share_limits *limits, const struct rg_share_wish *wish);
 
+/** The priority that somebody gets who wishes for one (DEFAULT: for none). RG_ERR_REFUSED with a sentence for the client. */
+RG_MUST_CHECK enum rg_status rg_share_decide_priority(const struct rg_share_limits *limits,
+                                                      const struct rg_share_user *user,
+                                                      enum rg_share_priority wished,
+                                                      enum rg_share_priority *out, char *why,
+                                                      size_t why_size);
+
 /** Bytes as people read them: "8 GiB"; "1.5 GiB", also of a little more; "1023 bytes". */
 void rg_share_bytes_text(uint64_t bytes, char *out, size_t size);
 

@@ -287,7 +287,12 @@ static void close_holding(unsigned which)
 static void sessions(void)
 {
     struct rg_agent_lease told = {.lease = id_of(fuzz_u8()), .gpus = 3, .key = "2 alice", .name = "alice"};
-    rg_own_sessions(&agent, &told, fuzz_u8() % 3);
+    char id[RG_POOL_ID];
+    const unsigned figures = fuzz_u8();
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)told.lease);
+    const struct rg_own_lease *lease = rg_own_find(&agent.own, id);
+    told.preempted = lease ? lease->preempted : 0;
+    rg_own_sessions(&agent, &told, figures % 3, (enum rg_agent_suspension)(figures / 3 % 6));
 }
 
 static void check_lease(void)

@@ -117,8 +117,8 @@ static void admit(void)
         return;
     }
     const struct rg_agent_lease *lease = lease_of(start.pool_lease);
-    CHECK(lease && rg_now_ns() < monitor.pool.valid_until_ns && start.n_gpu_indices > 0 &&
-          start.n_gpu_indices <= RG_DEVICES_MAX);
+    CHECK(lease && !lease->preempted && rg_now_ns() < monitor.pool.valid_until_ns &&
+          start.n_gpu_indices > 0 && start.n_gpu_indices <= RG_DEVICES_MAX);
     CHECK(strcmp(lease->key, key) == 0 || (!(flags & PROVED) && (lease->bearer || !lease->name[0])));
     CHECK(!lease->memory || start.share.memory_bytes <= lease->memory);
     for (uint32_t i = 0; i < start.n_gpu_indices; i++)

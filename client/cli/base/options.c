@@ -65,8 +65,10 @@ const struct rg_option rg_cli_options[] = {
            .argument = "N", .min = 1, .max = RG_SHARE_WEIGHT_MAX, .commands = RG_CLI_RUNS,
            .environment = "REMOTE_GPU_WEIGHT"),
     OPTION("priority", CHOICE, priority,
-           "whose work goes first on a GPU that several use (default: what the server gives, usually normal)",
-           .argument = "low|normal|high", .commands = RG_CLI_RUNS, .environment = "REMOTE_GPU_PRIORITY"),
+           "whose work goes first on a GPU that several use, and in a pool's queue (default: what the server "
+           "gives, usually normal)",
+           .argument = "low|normal|high", .commands = RG_CLI_RUNS | RG_CLI_REQUEST,
+           .environment = "REMOTE_GPU_PRIORITY"),
     OPTION("exclusive", FLAG, exclusive, "have the GPUs alone: no other session while the command runs",
            .commands = RG_CLI_RUNS, .environment = "REMOTE_GPU_EXCLUSIVE"),
     OPTION("idle-timeout", SECONDS, idle_timeout_ns,

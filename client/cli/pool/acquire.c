@@ -139,6 +139,7 @@ bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *mem
                                 .spread = settings->spread,
                                 .project = settings->project,
                                 .user = settings->user,
+                                .priority = settings->priority,
                                 .job = settings->job,
                                 .machine = rg_pool_machine(machine, sizeof machine),
                                 .id = settings->lease_id,

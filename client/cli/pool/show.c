@@ -24,17 +24,24 @@ static json_int_t number_of(const json_t *object, const char *name)
 static void print_gpu(const json_t *gpu)
 {
     char name[128], total[24], available[24];
+    const json_t *share;
+    size_t i, suspended = 0;
     const json_int_t memory = number_of(gpu, "memory"), left = number_of(gpu, "free");
     rg_cli_bytes_text((uint64_t)memory, total, sizeof total);
     rg_cli_bytes_text((uint64_t)left, available, sizeof available);
     printf("    GPU %lld: %s, %s, ", (long long)number_of(gpu, "index"),
            text_of(gpu, "name", name, sizeof name), total);
+    json_array_foreach(json_object_get(gpu, "granted"), i, share) suspended +=
+        strcmp(text_of(share, "state", name, sizeof name), "suspended") == 0;
     if (left == memory)
-        printf("free\n");
+        printf("free");
     else if (left == 0)
-        printf("granted\n");
+        printf("granted");
     else
-        printf("%s free\n", available);
+        printf("%s free", available);
+    if (suspended)
+        printf(", %zu lease%s suspended", suspended, suspended == 1 ? "" : "s");
+    printf("\n");
 }
 
 /* Labels or taints of a server, "NAME=VALUE" or "NAME" each, behind a word; nothing where there are none. */
@@ -100,6 +107,10 @@ static void print_lease(const json_t *lease)
            *text_of(lease, "name", name, sizeof name) ? ", " : "", name);
     if (json_is_true(json_object_get(lease, "kept")))
         printf(", kept for %lld s more", left > 0 ? left : 0);
+    if (*text_of(lease, "priority", name, sizeof name) && strcmp(name, "normal") != 0)
+        printf(", priority %s", name);
+    if (*text_of(lease, "state", name, sizeof name))
+        printf(", %s for a request of higher priority", name);
     if (*text_of(lease, "by", name, sizeof name))
         printf(", asked for by %s", name);
     const json_int_t gone = number_of(lease, "gone");

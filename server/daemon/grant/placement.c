@@ -18,6 +18,8 @@ static void count_users(const struct rg_sessions *sessions, struct users *users)
     *users = (struct users){0};
     for (uint32_t i = 0; i < sessions->n; i++) {
         const struct rg_session_entry *entry = sessions->entries[i];
+        if (rg_preemption_is_away(entry))
+            continue; /* until those who have its GPUs meanwhile have given them back */
         for (uint32_t j = 0; j < entry->info.n_devices; j++) {
             const uint32_t device = entry->info.devices[j];
             users->n[device]++;

@@ -45,6 +45,14 @@ static void ask(struct rg_sessions *sessions, struct rg_session_entry *entry)
     enter(entry, RG_PREEMPTION_ASKED);
 }
 
+/* Why it could not be, as its worker says. */
+static enum rg_suspend_result result_of(const struct rg_share_usage *usage, bool answered)
+{
+    const uint32_t result = answered ? atomic_load(&usage->preempted) : RG_SUSPEND_BUSY;
+    return result > RG_SUSPEND_DONE && result <= RG_SUSPEND_REFUSED ? (enum rg_suspend_result)result
+                                                                    : RG_SUSPEND_BUSY;
+}
+
 /* What has come of it. */
 static void look_at(struct rg_session_entry *entry)
 {
@@ -57,6 +65,7 @@ static void look_at(struct rg_session_entry *entry)
         } else if (answered || rg_now_ns() - preemption->since_ns > PATIENCE_NS) {
             rg_info("session %llu could not be suspended for one of higher priority, and goes on",
                     (unsigned long long)entry->info.id);
+            preemption->result = result_of(usage, answered);
             enter(entry, RG_PREEMPTION_NONE);
         }
     } else if (preemption->state == RG_PREEMPTION_BACK && shown_state(entry) != RG_SHARE_RESUMING &&
@@ -217,6 +226,8 @@ static void bring_one_back(struct rg_sessions *sessions)
         struct rg_session_entry *entry = sessions->entries[i];
         if (entry->preemption.state == RG_PREEMPTION_BACK && shown_state(entry) == RG_SHARE_RESUMING)
             return; /* which has not got its memory yet */
+        if (rg_preemption_is_away(entry))
+            continue; /* the pool says when */
         if (entry->preemption.state == RG_PREEMPTION_AWAY && (!first || returns_before(entry, first)))
             first = entry;
     }
@@ -224,6 +235,56 @@ static void bring_one_back(struct rg_sessions *sessions)
         return;
     rg_info("session %llu may have its GPU memory again", (unsigned long long)first->info.id);
     enter(first, RG_PREEMPTION_BACK);
+}
+
+/* --- for others of the pool ------------------------------------------------------------------------------- */
+
+bool rg_preemption_is_away(const struct rg_session_entry *entry)
+{
+    return entry->preemption.of_lease && entry->preemption.state == RG_PREEMPTION_AWAY;
+}
+
+/* Goes on with suspending one for the pool; what has come of it, or 0. */
+static enum rg_suspend_result suspend_one(struct rg_sessions *sessions, struct rg_session_entry *entry,
+                                          uint32_t number)
+{
+    struct rg_preemption *preemption = &entry->preemption;
+    const enum rg_share_state state = shown_state(entry);
+    const bool new = preemption->of_lease != number;
+    preemption->of_lease = number;
+    if (new)
+        preemption->result = 0;
+    look_at(entry);
+    if (preemption->state == RG_PREEMPTION_AWAY)
+        return RG_SUSPEND_DONE;
+    if (preemption->result)
+        return preemption->result;
+    /* one that begins, comes back or ends is waited for; a worker that has not begun would be ended by the signal */
+    const bool ready = state == RG_SHARE_RUNNING || state == RG_SHARE_IDLE || state == RG_SHARE_SUSPENDED;
+    if (preemption->state != RG_PREEMPTION_ASKED && ready && !entry->kill_ns)
+        ask(sessions, entry);
+    return 0;
+}
+
+enum rg_suspend_result rg_preemption_of_lease(struct rg_sessions *sessions, uint64_t lease, uint32_t number)
+{
+    enum rg_suspend_result worst = RG_SUSPEND_DONE;
+    bool pending = false;
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        struct rg_session_entry *entry = sessions->entries[i];
+        if (entry->pool_lease != lease || !entry->share.slot)
+            continue;
+        if (!number) {
+            entry->preemption.of_lease = 0;
+            continue;
+        }
+        const enum rg_suspend_result result = suspend_one(sessions, entry, number);
+        pending = pending || !result;
+        worst = result > worst ? result : worst;
+    }
+    if (!number)
+        return 0;
+    return worst > RG_SUSPEND_DONE || !pending ? worst : 0;
 }
 
 uint64_t rg_preemption_continue(struct rg_sessions *sessions, bool wanted)
@@ -234,7 +295,9 @@ uint64_t rg_preemption_continue(struct rg_sessions *sessions, bool wanted)
         bring_one_back(sessions);
     for (uint32_t i = 0; i < sessions->n; i++) {
         const enum rg_preemption_state state = sessions->entries[i]->preemption.state;
-        asked = asked || state == RG_PREEMPTION_ASKED;
+        const struct rg_preemption *preemption = &sessions->entries[i]->preemption;
+        asked = asked || state == RG_PREEMPTION_ASKED ||
+                (preemption->of_lease && state != RG_PREEMPTION_AWAY && !preemption->result);
         away = away || state == RG_PREEMPTION_AWAY || state == RG_PREEMPTION_BACK;
     }
     return asked ? rg_now_ns() + ASKED_LOOK_NS : away ? rg_now_ns() + AWAY_LOOK_NS : UINT64_MAX;

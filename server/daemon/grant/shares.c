@@ -130,6 +130,17 @@ enum rg_status rg_shares_check_project(const struct rg_shares *shares, const str
     return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_LIMIT, "%s", why);
 }
 
+enum rg_status rg_shares_priority(const struct rg_shares *shares, const struct rg_who *who,
+                                  const char *project, enum rg_share_priority wished,
+                                  enum rg_share_priority *out, bool *preempts, char *why, size_t why_size)
+{
+    const struct rg_share_user user = user_of(shares, who);
+    struct rg_share_limits limits;
+    RG_TRY(rg_share_rules_limits(shares->rules, &user, project, &limits, why, why_size));
+    *preempts = limits.preempt;
+    return rg_share_decide_priority(&limits, &user, wished, out, why, why_size);
+}
+
 /* Gives back places and guarantees. */
 static void give_back(struct rg_shares *shares, const struct rg_share_grant *grant, uint32_t n, uint64_t id)
 {

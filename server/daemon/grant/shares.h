@@ -64,6 +64,14 @@ enum rg_sharing rg_shares_sharing(const struct rg_shares *shares, const struct r
 /** Whether somebody may begin sessions for a project ("": for none). On anything but RG_OK `answer` has what to tell the client. */
 RG_MUST_CHECK enum rg_status rg_shares_check_project(const struct rg_shares *shares, const struct rg_who *who,
                                                      const char *project, struct rg_monitor_answer *answer);
+/**
+ * The priority of somebody's lease of the pool, and whether others are suspended for it, by what is wished and the rules. On anything but
+ * RG_OK `why` is for the client.
+ */
+RG_MUST_CHECK enum rg_status rg_shares_priority(const struct rg_shares *shares, const struct rg_who *who,
+                                                const char *project, enum rg_share_priority wished,
+                                                enum rg_share_priority *out, bool *preempts, char *why,
+                                                size_t why_size);
 /** After the worker has been reaped. */
 void rg_shares_release(struct rg_shares *shares, struct rg_shares_session *session, uint64_t id);
 

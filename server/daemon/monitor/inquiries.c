@@ -130,19 +130,24 @@ static void owner_of(const struct rg_agent_judge *judge, struct rg_account_owner
     }
 }
 
-/* Whether a lease may count to its project, as with sessions: else whoever likes could use up what belongs to its members. */
-static bool is_of_project(const struct rg_monitor *monitor, const struct rg_agent_judge *judge, char *why,
-                          size_t why_size)
+/* Whose it is to be: as far as rules ask. */
+static void who_of(const struct rg_agent_judge *judge, struct rg_who *out)
 {
     const char *space = strchr(judge->key, ' ');
+    *out = (struct rg_who){.proof = (enum rg_proof)strtol(judge->key, NULL, 10)};
+    if (out->proof == RG_PROOF_USER && space)
+        out->uid = (uid_t)strtoul(space + 1, NULL, 10);
+    if (out->proof == RG_PROOF_CERTIFICATE && space)
+        snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, space + 1);
+}
+
+/* Whether a lease may count to its project, as with sessions: else whoever likes could use up what belongs to its members. */
+static bool is_of_project(const struct rg_monitor *monitor, const struct rg_agent_judge *judge,
+                          const struct rg_who *who, char *why, size_t why_size)
+{
     struct rg_monitor_answer answer;
-    struct rg_who who = {.proof = (enum rg_proof)strtol(judge->key, NULL, 10)};
-    if (who.proof == RG_PROOF_USER && space)
-        who.uid = (uid_t)strtoul(space + 1, NULL, 10);
-    if (who.proof == RG_PROOF_CERTIFICATE && space)
-        snprintf(who.name, sizeof who.name, "%.*s", (int)sizeof who.name - 1, space + 1);
     if (!judge->project[0] ||
-        rg_shares_check_project(&monitor->sessions.shares, &who, judge->project, &answer) == RG_OK)
+        rg_shares_check_project(&monitor->sessions.shares, who, judge->project, &answer) == RG_OK)
         return true;
     rg_explain(
         why, why_size,
@@ -152,35 +157,59 @@ static bool is_of_project(const struct rg_monitor *monitor, const struct rg_agen
     return false;
 }
 
-bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, bool *counts, char *why,
-                      size_t why_size)
+/* The priority that it gets. */
+static bool judge_priority(const struct rg_monitor *monitor, const struct rg_agent_judge *judge,
+                           const struct rg_who *who, struct rg_agent_judged *out)
+{
+    char why[RG_CONTROL_REASON] = "";
+    bool preempts = false;
+    if (rg_shares_priority(&monitor->sessions.shares, who, judge->project, judge->priority, &out->priority,
+                           &preempts, why, sizeof why) != RG_OK) {
+        rg_explain(out->why, sizeof out->why, "%.300s [lease-priority]", why);
+        return false;
+    }
+    out->preempts = preempts;
+    return true;
+}
+
+/* As for longer, or for what is counted so far: out->counts says whether that is not enough. */
+static bool judge_quotas(struct rg_monitor *monitor, const struct rg_agent_judge *judge,
+                         struct rg_agent_judged *out)
+{
+    struct rg_account_owner owner;
+    bool counts = false;
+    owner_of(judge, &owner);
+    if (judge->renews)
+        return !rg_quotas_are_exhausted(&monitor->sessions, &owner, out->why, sizeof out->why);
+    const enum rg_status status =
+        rg_quotas_admit_lease(&monitor->sessions, &owner, judge, &counts, out->why, sizeof out->why);
+    out->counts = counts;
+    return status == RG_OK;
+}
+
+void rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, struct rg_agent_judged *out)
 {
     struct rg_monitor *monitor = data;
-    struct rg_account_owner owner;
-    bool good;
-    owner_of(judge, &owner);
+    struct rg_who who;
+    who_of(judge, &who);
     rg_inquiry_see_time(monitor);
-    if (!judge->renews && !is_of_project(monitor, judge, why, why_size))
-        good = false;
-    else if (judge->project_alone)
-        return true;
-    else if (judge->renews)
-        good = !rg_quotas_are_exhausted(&monitor->sessions, &owner, why, why_size);
-    else
-        good = rg_quotas_admit_lease(&monitor->sessions, &owner, judge, counts, why, why_size) == RG_OK;
-    if (*counts) /* it is asked for again */
-        return false;
+    out->good = judge->renews || (is_of_project(monitor, judge, &who, out->why, sizeof out->why) &&
+                                  judge_priority(monitor, judge, &who, out));
+    if (out->good && judge->project_alone)
+        return;
+    out->good = out->good && judge_quotas(monitor, judge, out);
+    if (out->counts) /* it is asked for again */
+        return;
     if (strcmp(judge->by, judge->name) != 0) {
         char lease[96];
         snprintf(lease, sizeof lease, "lease %016" PRIx64 " of %u GPUs is %s by an operator", judge->lease,
                  judge->gpus,
-                 !good           ? "refused"
+                 !out->good      ? "refused"
                  : judge->renews ? "renewed"
                                  : "asked for");
         rg_audit(&(struct rg_audit){
             .event = RG_AUDIT_LEASE, .user = judge->name, .from = judge->by, .why = lease});
     }
-    return good;
 }
 
 bool rg_inquiry_stays(void *data, const struct rg_agent_client *client, char *why, size_t why_size)

@@ -24,11 +24,10 @@ void rg_inquiry_quotas(struct rg_monitor *monitor, const struct rg_monitor_quest
 void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds,
                      struct rg_monitor_answer *answered);
 /**
- * Whether quotas allow a lease of the pool that is to be kept, or is to last longer; `data`: the monitor. *counts: that depends on what is
- * held already, which was not counted.
+ * Whether quotas and rules allow a lease of the pool, or that it is to last longer, and its priority; `data`: the monitor. out->counts: that
+ * depends on what is held already, which was not counted.
  */
-bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, bool *counts, char *why,
-                      size_t why_size);
+void rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, struct rg_agent_judged *out);
 /** Whether a client of the pool may stay, whose certificate may have been revoked; likewise. */
 bool rg_inquiry_stays(void *data, const struct rg_agent_client *client, char *why, size_t why_size);
 /** Whether a lease of the pool is known here, which the agent may have to find out first: rg_inquiry_checked. */

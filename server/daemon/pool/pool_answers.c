@@ -27,14 +27,12 @@ static void take_checked(struct rg_pool_process *pool, uint64_t number, bool the
 static void take_judge(struct rg_pool_process *pool, struct rg_agent_judge *judge)
 {
     struct rg_agent_word word = {.kind = RG_AGENT_JUDGED};
-    bool counts = false;
     judge->key[sizeof judge->key - 1] = 0;
     judge->project[sizeof judge->project - 1] = 0;
     judge->name[sizeof judge->name - 1] = 0;
     judge->by[sizeof judge->by - 1] = 0;
     word.judged.number = judge->number;
-    word.judged.good = pool->judge(pool->data, judge, &counts, word.judged.why, sizeof word.judged.why);
-    word.judged.counts = counts;
+    pool->judge(pool->data, judge, &word.judged);
     if (!rg_pool_say(pool, &word))
         rg_debug("the pool's agent takes no words"); /* its clients end with it */
 }

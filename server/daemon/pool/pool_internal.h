@@ -6,6 +6,8 @@
 
 /** Tells the agent something; false: there is none, or it takes no words. */
 bool rg_pool_say(const struct rg_pool_process *pool, const struct rg_agent_word *word);
+/** Whether the settings let leases be suspended; *seconds: not before they have had their GPUs for so long. */
+bool rg_pool_preempts(const struct rg_daemon_settings *settings, uint32_t *seconds);
 /** Tells it how many sessions run by a lease. */
 void rg_pool_say_sessions(const struct rg_pool_process *pool, const struct rg_pool_known *known);
 

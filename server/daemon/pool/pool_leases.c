@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SUSPENDING_NS 20000000000ull /* sessions that begin, or come back, at that moment are waited for */
+
 struct rg_pool_known *rg_pool_find(const struct rg_pool_process *pool, uint64_t lease)
 {
     for (uint32_t i = 0; i < pool->n_leases; i++)
@@ -36,6 +38,8 @@ void rg_pool_take_lease(struct rg_pool_process *pool, const struct rg_agent_leas
         known = &grown[pool->n_leases++];
         *known = (struct rg_pool_known){0};
     }
+    if (lease->preempted && lease->preempted != known->lease.preempted)
+        known->preempted_ns = rg_now_ns();
     known->lease = *lease;
     known->lease.key[sizeof known->lease.key - 1] = 0;
     known->lease.name[sizeof known->lease.name - 1] = 0;
@@ -44,13 +48,49 @@ void rg_pool_take_lease(struct rg_pool_process *pool, const struct rg_agent_leas
     known->gone = false;
 }
 
-void rg_pool_count(struct rg_pool_process *pool, const struct rg_sessions *sessions)
+/* In the agent's words. */
+static enum rg_agent_suspension words_of(enum rg_suspend_result result)
+{
+    switch (result) {
+    case RG_SUSPEND_DONE:
+        return RG_AGENT_SUSPENDED;
+    case RG_SUSPEND_BUSY:
+        return RG_AGENT_BUSY;
+    case RG_SUSPEND_SHARED:
+        return RG_AGENT_SHARED;
+    case RG_SUSPEND_IMPOSSIBLE:
+    case RG_SUSPEND_REFUSED:
+    case RG_SUSPEND_PREEMPTED:
+        return RG_AGENT_DRIVER;
+    }
+    return RG_AGENT_PENDING;
+}
+
+/* Goes on with suspending a lease's sessions. What has come of it. */
+static enum rg_agent_suspension suspend(const struct rg_pool_known *known, struct rg_sessions *sessions)
+{
+    const enum rg_agent_suspension now =
+        words_of(rg_preemption_of_lease(sessions, known->lease.lease, known->lease.preempted));
+    const bool late = known->lease.preempted && rg_now_ns() - known->preempted_ns > SUSPENDING_NS;
+    /* once it has been answered it stays so until another number comes */
+    if (known->suspension != RG_AGENT_PENDING && known->preempted == known->lease.preempted)
+        return known->suspension;
+    return now == RG_AGENT_PENDING && late ? RG_AGENT_BUSY : now;
+}
+
+void rg_pool_count(struct rg_pool_process *pool, struct rg_sessions *sessions)
 {
     for (uint32_t i = 0; i < pool->n_leases;) {
         struct rg_pool_known *known = &pool->leases[i];
         const uint32_t n = rg_sessions_of_lease(sessions, known->lease.lease);
-        if (n != known->sessions) {
+        const enum rg_agent_suspension suspension = suspend(known, sessions);
+        if (n != known->sessions || suspension != known->suspension ||
+            known->preempted != known->lease.preempted) {
+            if (n > 0 && suspension != known->suspension)
+                rg_sessions_show_usage(sessions); /* first: who gets its GPUs may look */
             known->sessions = n;
+            known->suspension = suspension;
+            known->preempted = known->lease.preempted;
             rg_pool_say_sessions(pool, known);
         }
         if (known->gone && n == 0)
@@ -149,6 +189,11 @@ enum rg_status rg_pool_admit(const struct rg_pool_process *pool, const struct rg
         return rg_refusal(
             answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED, "the lease is %s's, and you are %s here",
             known->lease.name[0] ? known->lease.name : "an unauthenticated client", rg_who_text(who));
+    if (known->lease.preempted)
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_SUSPENDED,
+            "the lease is suspended for a request of higher priority; sessions by it begin when "
+            "it has its GPUs again");
     if (!choose(known->lease.gpus, start))
         return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
                           "the lease does not have the GPUs of this server that were asked for");

@@ -142,6 +142,7 @@ void rg_pool_say_sessions(const struct rg_pool_process *pool, const struct rg_po
     struct rg_agent_word word = {.kind = RG_AGENT_SESSIONS};
     word.sessions.lease = known->lease;
     word.sessions.n = known->sessions;
+    word.sessions.suspension = known->suspension;
     if (!rg_pool_say(pool, &word))
         rg_debug("the pool's agent takes no words"); /* it ends, and the next one is told all */
 }
@@ -162,7 +163,7 @@ static bool start(struct rg_pool_process *pool)
     if (status == RG_OK && rg_packet_send(ends[0], &pool->settings, sizeof pool->settings, fds, 2)) {
         pool->socket = ends[0];
         for (uint32_t i = 0; i < pool->n_leases; i++)
-            if (pool->leases[i].sessions)
+            if (pool->leases[i].sessions || pool->leases[i].suspension)
                 rg_pool_say_sessions(pool, &pool->leases[i]);
         return true;
     }
@@ -190,6 +191,8 @@ bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
     for (size_t i = 0; i < settings->pool_taints.n; i++)
         snprintf(out->taints[out->n_taints++], RG_CONTROL_TEXT, "%s", settings->pool_taints.items[i]);
     out->rdma = rdma;
+    out->rules = settings->rules != NULL;
+    out->suspends = rg_pool_preempts(settings, &out->rest_s);
     find_address(pool, settings->advertise, address);
     snprintf(pool->why, sizeof pool->why, "it has just started");
     if (getrandom(&out->server, sizeof out->server, 0) != (ssize_t)sizeof out->server) {

@@ -22,7 +22,10 @@
 
 struct rg_pool_known {
     struct rg_agent_lease lease;
-    uint32_t sessions; /* as the agent was told */
+    uint32_t sessions; /* as the agent was told; likewise: */
+    enum rg_agent_suspension suspension;
+    uint32_t preempted;    /* the number of what that has come of */
+    uint64_t preempted_ns; /* since when its sessions are to be suspended */
     bool gone;
 };
 
@@ -50,8 +53,8 @@ struct rg_pool_process {
     bool draining, drained; /* what is wanted; what the pool knows */
     /* whoever waits for a lease is answered */
     void (*checked)(void *data, uint64_t question, bool there, const char *why);
-    /* whether quotas allow a lease; `why` is for whoever asks; *counts: they ask for what is held already, which was not counted */
-    bool (*judge)(void *data, const struct rg_agent_judge *judge, bool *counts, char *why, size_t why_size);
+    /* whether quotas and rules allow a lease, and with which priority; `out` starts with its number alone */
+    void (*judge)(void *data, const struct rg_agent_judge *judge, struct rg_agent_judged *out);
     /* whether a client's certificate is still accepted; likewise */
     bool (*stays)(void *data, const struct rg_agent_client *client, char *why, size_t why_size);
     /* a lease is over */
@@ -76,8 +79,8 @@ void rg_pool_reap(struct rg_pool_process *pool);
 void rg_pool_receive(struct rg_pool_process *pool);
 /** Which certificates are accepted has changed: the agent asks about each of its clients. */
 void rg_pool_recheck(struct rg_pool_process *pool);
-/** Tells the agent how many sessions run by each lease. */
-void rg_pool_count(struct rg_pool_process *pool, const struct rg_sessions *sessions);
+/** Has sessions of leases suspended that are to be, and tells the agent of that, and how many sessions run by each lease. */
+void rg_pool_count(struct rg_pool_process *pool, struct rg_sessions *sessions);
 /** Tells it whether this server takes new leases. */
 void rg_pool_drain(struct rg_pool_process *pool, bool on);
 void rg_pool_stop(struct rg_pool_process *pool);

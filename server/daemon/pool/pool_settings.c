@@ -2,8 +2,12 @@
 #include "server/daemon/pool/pool_process.h"
 
 #include "common/base/log.h"
+#include "common/base/parse.h"
+#include "server/daemon/pool/pool_internal.h"
 
 #include <string.h>
+
+#define PREEMPT_MOST_S (365 * 86400)
 
 static bool is_name(const char *text)
 {
@@ -55,12 +59,42 @@ static bool check_labels(const struct rg_text_list *labels, const struct rg_text
     return true;
 }
 
+/* Seconds, or a time like 5min. */
+static bool parse_preempt(const char *text, uint64_t *ns)
+{
+    int64_t seconds;
+    if (rg_parse_integer(text, 0, PREEMPT_MOST_S, &seconds, NULL, 0) == RG_OK) {
+        *ns = (uint64_t)seconds * 1000000000u;
+        return true;
+    }
+    return rg_parse_duration(text, ns, NULL, 0) == RG_OK && *ns <= PREEMPT_MOST_S * 1000000000ull;
+}
+
+bool rg_pool_preempts(const struct rg_daemon_settings *settings, uint32_t *seconds)
+{
+    uint64_t ns;
+    if (!settings->pool_preempt || !parse_preempt(settings->pool_preempt, &ns))
+        return false;
+    *seconds = (uint32_t)((ns + 999999999u) / 1000000000u);
+    return true;
+}
+
+static bool check_preempt(const char *text)
+{
+    uint64_t ns;
+    if (!text || parse_preempt(text, &ns))
+        return true;
+    rg_error("--pool-preempt '%s': that is no time up to a year, like 60 or 5min", text);
+    return false;
+}
+
 /* What says nothing without a pool. What may be a credential of a service (etcd-ca …) may be there all the same. */
 static bool check_lonely(const struct rg_daemon_settings *settings)
 {
     const char *lonely = settings->etcd_user       ? "--etcd-user"
                          : settings->pool_labels.n ? "--pool-label"
                          : settings->pool_taints.n ? "--pool-taint"
+                         : settings->pool_preempt  ? "--pool-preempt"
                                                    : NULL;
     if (lonely)
         rg_error("%s is of a server of a pool: say which pool, by --pool and --etcd", lonely);
@@ -107,5 +141,5 @@ bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wan
         return false;
     }
     return check_labels(&settings->pool_labels, &settings->pool_taints) &&
-           check_operators(&settings->pool_operators);
+           check_operators(&settings->pool_operators) && check_preempt(settings->pool_preempt);
 }

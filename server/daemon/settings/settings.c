@@ -212,6 +212,10 @@ static const struct rg_option table[] = {
         "keep requests away from this server that do not tolerate this (remote-gpu run --tolerate); may be "
         "given several times",
         .argument = "NAME[=VALUE]"),
+    OPTION("pool-preempt", TEXT, pool_preempt,
+           "let the pool suspend leases of this server's GPUs for requests of higher priority, once they "
+           "have had them for so long",
+           .argument = "SECONDS"),
     OPTION("pool-operators", LIST, pool_operators,
            "certificates whose holders see all leases of the pool, take leases for others, renew and release "
            "them, as remote-gpud users names them; separated by commas, or given several times. Root and the "

@@ -30,6 +30,7 @@ struct rg_daemon_settings {
     char *sandbox, *worker_uids, *share_ipc; /* server/sandbox/identities.h */
     char *pool;                              /* NULL: none */
     struct rg_text_list etcd, pool_labels, pool_taints, pool_operators;
+    char *pool_preempt; /* a time; NULL: leases of this server's GPUs are not suspended for others */
     char *etcd_ca, *etcd_cert, *etcd_key, *etcd_user, *etcd_password_file, *advertise;
     char *http; /* where HTTP is answered; NULL: nowhere */
     char *http_token_file;

@@ -132,6 +132,101 @@ Test(pool_preempt, parts_until_there_is_enough)
     pool_end(pool);
 }
 
+Test(pool_preempt, a_request_may_spare_others_and_a_lease_be_spared)
+{
+    struct pool *pool = held();
+    pool_ask(pool, "a", 1, 0)->priority = 10;
+    pool->requests[0].spares = true;
+    pool_decide(pool);
+    cr_expect_eq(pool->outcome.n_proposals, 0);
+    pool->requests[0].spares = false;
+    for (int i = 0; i < 4; i++)
+        pool->leases[i].spared_until = NOW + 1;
+    pool_decide(pool);
+    cr_expect_eq(pool->outcome.n_proposals, 0);
+    pool->leases[2].spared_until = NOW;
+    pool_decide(pool);
+    cr_assert_eq(pool->outcome.n_suspend, 1);
+    cr_expect_eq(pool->outcome.suspend[0], 2);
+    pool_end(pool);
+}
+
+/* The last of two servers of one GPU each has a lease that is suspended. */
+static struct pool *suspended(int32_t priority)
+{
+    struct pool *pool = pool_new();
+    pool_server(pool, 1, 80 * GIB);
+    pool_server(pool, 1, 80 * GIB);
+    struct rg_pool_lease *lease = pool_lease(pool, 1, 1, 0, RG_POOL_UNKNOWN);
+    lease->suspended = true;
+    struct rg_pool_request *back = pool_ask(pool, "holder", 1, 0);
+    back->priority = priority;
+    back->returns = lease->parts;
+    return pool;
+}
+
+Test(pool_preempt, who_is_suspended_comes_back_to_its_own_gpu)
+{
+    struct pool *pool = suspended(0);
+    pool->servers[1].draining = true;
+    pool->servers[1].taints = (const struct rg_pool_label[]){{"team", "red"}};
+    pool->servers[1].n_taints = 1;
+    pool_decide(pool);
+    cr_expect_eq(pool_part(pool, 0, 0), 1);
+    pool_lease(pool, 1, 1, 0, RG_POOL_UNKNOWN);
+    pool_decide(pool);
+    cr_expect_null(pool_grant(pool, 0), "another one is free, and is not its own");
+    cr_expect_eq(pool_waits(pool, 0)->reason, RG_POOL_WAITS_FOR_GPUS);
+    pool_end(pool);
+}
+
+Test(pool_preempt, who_comes_back_is_the_first_of_its_priority)
+{
+    struct pool *pool = suspended(0);
+    pool_lease(pool, 0, 1, 0, RG_POOL_UNKNOWN);
+    pool_ask(pool, "other", 1, 0)->submitted = NOW - 100 * HOUR; /* beyond all patience */
+    pool->requests[0].submitted = NOW;
+    pool_decide(pool);
+    cr_expect_eq(pool_part(pool, 0, 0), 1);
+    cr_expect_null(pool_grant(pool, 1));
+    pool->requests[1].priority = 1;
+    pool_decide(pool);
+    cr_expect_null(pool_grant(pool, 0));
+    cr_expect_eq(pool_part(pool, 1, 0), 1);
+    pool_end(pool);
+}
+
+Test(pool_preempt, who_comes_back_does_not_wait_for_who_cannot_begin)
+{
+    struct pool *pool = pool_new();
+    pool->policy.preempt = true;
+    pool_server(pool, 2, 80 * GIB);
+    pool_lease(pool, 1, 1, 0, RG_POOL_UNKNOWN);
+    struct rg_pool_lease *lease = pool_lease(pool, 0, 1, 0, RG_POOL_UNKNOWN);
+    lease->suspended = true;
+    pool_ask(pool, "a", 2, 0)->priority = 10;
+    pool_ask(pool, "holder", 1, 0)->returns = lease->parts;
+    pool_ask(pool, "b", 1, 0);
+    pool_decide(pool);
+    cr_expect_eq(pool_part(pool, 1, 0), 0, "the other GPU's lease could not be suspended");
+    cr_expect_null(pool_grant(pool, 2), "others wait for their turn");
+    pool->leases[0].suspending = true;
+    pool_decide(pool);
+    cr_expect_null(pool_grant(pool, 1), "as soon as that is suspended, the first request begins");
+    pool_end(pool);
+}
+
+Test(pool_preempt, nobody_is_suspended_for_who_comes_back)
+{
+    struct pool *pool = suspended(5);
+    pool->policy.preempt = true;
+    pool_lease(pool, 1, 1, 0, RG_POOL_UNKNOWN)->suspendable = true;
+    pool_decide(pool);
+    cr_expect_null(pool_grant(pool, 0));
+    cr_expect_eq(pool->outcome.n_proposals, 0);
+    pool_end(pool);
+}
+
 Test(pool_preempt, what_becomes_free_is_kept_for_it)
 {
     struct pool *pool = held();

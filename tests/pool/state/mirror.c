@@ -146,15 +146,17 @@ Test(pool_mirror, a_new_look_takes_away_what_is_not_told_again)
 
 Test(pool_mirror, a_gpu_comes_back_as_it_went)
 {
-    struct rg_pool_gpu gpu = {.index = 5,
-                              .uuid = "GPU-5",
-                              .name = "Software GPU",
-                              .memory = 1ull << 40,
-                              .numa_node = 1,
-                              .nvlink_group = -1,
-                              .pcie_group = 2,
-                              .n_shares = 2,
-                              .shares = {{A, 7}, {B, 1ull << 39}}};
+    struct rg_pool_gpu gpu = {
+        .index = 5,
+        .uuid = "GPU-5",
+        .name = "Software GPU",
+        .memory = 1ull << 40,
+        .numa_node = 1,
+        .nvlink_group = -1,
+        .pcie_group = 2,
+        .n_shares = 2,
+        .shares = {{.lease = A, .memory = 7, .refused = RG_POOL_SHARE_SHARED, .since = 8},
+                   {.lease = B, .memory = 1ull << 39, .state = RG_POOL_SHARE_SUSPENDED, .since = 9}}};
     json_t *value = rg_pool_gpu_json(&gpu);
     char *text = json_dumps(value, JSON_COMPACT);
     put("servers/" C "/gpus/5", text, 1);
@@ -169,6 +171,12 @@ Test(pool_mirror, a_gpu_comes_back_as_it_went)
     cr_assert_eq(back->n_shares, 2);
     cr_assert_str_eq(back->shares[1].lease, B);
     cr_assert_eq(back->shares[1].memory, 1ull << 39);
+    cr_assert_eq(back->shares[0].state, RG_POOL_SHARE_ACTIVE);
+    cr_assert_eq(back->shares[0].refused, RG_POOL_SHARE_SHARED);
+    cr_assert_eq(back->shares[0].since, 8);
+    cr_assert_eq(back->shares[1].state, RG_POOL_SHARE_SUSPENDED);
+    cr_assert_eq(back->shares[1].since, 9);
+    cr_assert_eq(rg_pool_gpu_held(back), 7, "what is suspended holds nothing");
     free(text);
     json_decref(value);
 }

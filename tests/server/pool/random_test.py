@@ -5,7 +5,8 @@ usage: random_test.py BUILD [SECONDS [SEED]]
 
 After each step is checked, by what etcd has and by what each server says itself:
 
-- no GPU is granted twice: what is granted of it is no more than it has, and no two sessions run on one;
+- no GPU is granted twice: what is granted of it, but to leases that are suspended, is no more than it has, and no two sessions run on one,
+  but for those that are suspended;
 - no lease is lost: a lease that was acknowledged and not released is there, and its GPUs, where their server is, are granted to it;
 - no request is forgotten: at the end, when all is healed, each run that waits is served, or was told why not.
 
@@ -86,6 +87,9 @@ class Server:
         os.mkdir(self.folder)
         self.socket = os.path.join(self.folder, "socket")
         self.address, self.log_path = "unix:" + self.socket, os.path.join(self.folder, "log")
+        self.rules = os.path.join(self.folder, "rules")
+        with open(self.rules, "w") as file:
+            json.dump({"default": {"preempt": True}}, file)
         self.hurt, self.hurt_at = 0, -100.0  # how often sessions may have suffered, and when last
         self.process = None
 
@@ -95,7 +99,7 @@ class Server:
             os.unlink(ready)
         command = self.place.words(DAEMON, "--config", "/dev/null", "--driver", "soft", "--listen", self.address, "--ready-file",
                                    ready, "--log", "debug", "--state-dir", os.path.join(self.folder, "state"), "--pool", "random",
-                                   "--etcd", urls, "--grace", "1")
+                                   "--etcd", urls, "--grace", "1", "--pool-preempt", "0", "--rules", self.rules)
         with open(self.log_path, "a") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                             env=dict(ENVIRONMENT, SOFTGPU_DEVICES=str(GPUS)))
@@ -125,7 +129,7 @@ class Server:
             return None
         counts = {}
         for session in server["sessions"]:
-            for device in session["devices"]:
+            for device in session["devices"] if session["share"]["state"] != "suspended" else ():
                 counts.setdefault(device, []).append(session["id"])
         return counts
 
@@ -133,13 +137,14 @@ class Server:
 class Run:
     """A program that asks for GPUs, waits, and works until it is told to end."""
 
-    def __init__(self, server, servers, gpus, lease=None):
+    def __init__(self, server, servers, gpus, lease=None, priority="normal"):
         self.server, self.servers, self.lease, self.excuse = server, servers, lease, None
         self.hurt = {one: one.hurt for one in servers}
         if any(one.place.is_cut or not one.lives() or time.monotonic() < one.hurt_at + FORGOTTEN_S for one in servers):
             self.excuse = "a server is not there"
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-random-")
-        wishes = ["--lease", lease] if lease else ["-n", str(gpus), "--wait-for", *(["--spread"] if gpus > GPUS else [])]
+        wishes = ["--lease", lease] if lease else ["-n", str(gpus), "--wait-for", *(["--spread"] if gpus > GPUS else []),
+                                                     "--priority", priority]
         with open(self.path("out"), "w") as out, open(self.path("err"), "w") as err:
             self.process = subprocess.Popen([COMMAND, "run", "-s", server.address, *wishes, "--", sys.executable, "-u", "-c", PROGRAM],
                                             env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True)
@@ -193,7 +198,7 @@ class World:
         for server in self.servers:
             server.start(self.urls)
         wait_until(lambda: self.n_gpus(self.read() or {}) == N_SERVERS * GPUS, "all servers are in the pool")
-        self.runs, self.kept, self.figures = [], {}, {}
+        self.runs, self.kept, self.figures, self.suspended = [], {}, {}, set()
         self.quorum_lost = None
 
     @staticmethod
@@ -288,7 +293,8 @@ class World:
     def step_run(self):
         server = self.some(self.servers, Server.lives)
         if server and len(self.runs) < 10:
-            self.runs.append(Run(server, self.servers, self.random.choice((1, 1, 1, 2, 2, 3))))
+            self.runs.append(Run(server, self.servers, self.random.choice((1, 1, 1, 2, 2, 3)),
+                                 priority=self.random.choice(("low", "normal", "normal", "high"))))
 
     def step_end_run(self):
         one = self.some(self.runs, lambda run_: not run_.ending and run_.has_begun())
@@ -362,13 +368,19 @@ class World:
             self.count("runs that worked" if one.judge() else "runs that were hurt")
             self.runs.remove(one)
 
-    @staticmethod
-    def check_grants(keys):
+    def count_suspended(self, key, granted):
+        for share in granted:
+            if share.get("state") == "suspended" and (key, share["lease"], share["since"]) not in self.suspended:
+                self.suspended.add((key, share["lease"], share["since"]))
+                self.count("suspended")
+
+    def check_grants(self, keys):
         for key, gpu in keys.items():
             if "/gpus/" not in key:
                 continue
             granted = gpu["granted"]
-            if sum(share["memory"] for share in granted) > gpu["memory"] or \
+            self.count_suspended(key, granted)
+            if sum(share["memory"] for share in granted if share.get("state") != "suspended") > gpu["memory"] or \
                     len({share["lease"] for share in granted}) != len(granted):
                 raise Failed("%s is granted twice: %s" % (key, granted))
 
