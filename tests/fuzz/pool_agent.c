@@ -12,7 +12,7 @@
  *   ASK       u8 flags (OPERATOR, UNPROVED, NAMED, KNOWN, CERTIFIED, EXPIRED), text: what a client asks
  *   REPLY     u8 which, u8 flags (FAILS, SUCCEEDED), text: etcd's answer to one of the calls under way; SUCCEEDED: a good one instead
  *   LEAVE     u8 which: a client goes
- *   SESSIONS  u8 id, u8 n: so many sessions run by a lease
+ *   SESSIONS  u8 id, u8 n: so many sessions (n % 3) run by a lease, and what has come of suspending them (n / 3 % 6)
  *   CHECK     u8 id: whether there is a lease
  *   JUDGED    u8 number, u8 flags (GOOD; OF_CLIENT: whether it may stay; RECHECK: others may be revoked; COUNTS)
  *   LOOK      nothing: what is due is done
@@ -181,6 +181,7 @@ static void look(void)
     (void)rg_scope_look(&agent);
     (void)rg_membership_look(&agent);
     (void)rg_own_look(&agent);
+    (void)rg_preemption_look(&agent);
     (void)rg_agent_usage_look(&agent);
     (void)rg_stays_look(&agent);
     (void)rg_asks_look(&agent);
@@ -401,6 +402,7 @@ static void begin(void)
     memset(&agent.history, 0, sizeof agent.history);
     memset(&agent.stays, 0, sizeof agent.stays);
     memset(&agent.decider, 0, sizeof agent.decider);
+    memset(&agent.preemption, 0, sizeof agent.preemption);
     agent.membership.state = RG_MEMBER_IN;
     agent.membership.etcd_lease = 1;
     agent.membership.valid_until_ns = agent.membership.next_ns = UINT64_MAX;
@@ -598,6 +600,26 @@ void fuzz_seeds(void)
     FUZZ_STEP("{\"kvs\":[]}", REPLY, 0, 0);
     FUZZ_STEP(NULL, LOOK);
     fuzz_finish("sessions");
+    for (unsigned i = 0; i < 2; i++) {
+        add_pool();
+        FUZZ_STEP(NULL, LOOK);
+        FUZZ_STEP(
+            "{\"index\":0,\"uuid\":\"GPU-01\",\"name\":\"soft\",\"memory\":17179869184,\"granted\":"
+            "[{\"lease\":\"00000000000000a1\",\"memory\":1048576,\"state\":\"suspending\",\"since\":1}]}",
+            PUT, 4, 0, 0, 0);
+        FUZZ_STEP(NULL, LOOK);
+        FUZZ_STEP(NULL, SESSIONS, 1, 1 + 3 * (unsigned char)(i ? RG_AGENT_SHARED : RG_AGENT_SUSPENDED));
+        FUZZ_STEP(NULL, LOOK);
+        FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+        FUZZ_STEP(
+            "{\"index\":0,\"uuid\":\"GPU-01\",\"name\":\"soft\",\"memory\":17179869184,\"granted\":"
+            "[{\"lease\":\"00000000000000a1\",\"memory\":1048576,\"state\":\"suspended\",\"since\":1}]}",
+            PUT, 4, 0, 0, 0);
+        FUZZ_STEP(NULL, LOOK);
+        FUZZ_STEP("", REPLY, 0, SUCCEEDED);
+        FUZZ_STEP(NULL, LOOK);
+        fuzz_finish(i ? "not-suspended" : "suspended");
+    }
     FUZZ_STEP(
         "{\"result\":{\"header\":{\"revision\":\"5\"},\"events\":[{\"type\":\"PUT\",\"kv\":{\"key\":"
         "\"L3JlbW90ZS1ncHUvcG9vbHMvYmx1ZS9sZWFzZXMvMDAwMDAwMDAwMDAwMDBhMQ==\",\"create_revision\":\"4\","

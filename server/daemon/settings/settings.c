@@ -1,6 +1,4 @@
-/*
- * settings.c - the options of remote-gpud; see settings.h.
- */
+/* settings.c - the options of remote-gpud; see settings.h. */
 #include "server/daemon/settings/settings.h"
 
 #include "common/base/limits.h"
