@@ -34,6 +34,7 @@ struct part {
 
 static struct part *parts;
 atomic_uint rg_partial_pages_n;
+static atomic_uint n_long; /* of more than a page */
 static uint64_t next_id;
 
 static void send_all(struct part *part, const void *bytes, uint64_t size)
@@ -63,6 +64,7 @@ bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t
     memcpy(part->twin, part->words, n * 8);
     send_all(part, (unsigned char *)part->twin + (start - from), size);
     parts = part;
+    atomic_fetch_add(&n_long, n > ONE_PAGE_WORDS);
     atomic_fetch_add(&rg_partial_pages_n, 1);
     return true;
 }
@@ -71,6 +73,7 @@ static void drop(struct part **at)
 {
     struct part *part = *at;
     *at = part->next;
+    atomic_fetch_sub(&n_long, part->n > ONE_PAGE_WORDS);
     free(part);
     atomic_fetch_sub(&rg_partial_pages_n, 1);
 }
@@ -91,6 +94,11 @@ void rg_partial_pages_drop_context(uint64_t context)
             drop(at);
         else
             at = &(*at)->next;
+}
+
+bool rg_partial_pages_are_much(void)
+{
+    return atomic_load(&n_long) != 0;
 }
 
 static void send_changes(struct part *part)

@@ -24,6 +24,8 @@ bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t
 /** What begins at `start`, or is of that context, is shared no more, and nothing of it is sent. None is fine. */
 void rg_partial_pages_remove(uint64_t start);
 void rg_partial_pages_drop_context(uint64_t context);
+/** Whether some of it is more than a page, so that each exchange is; without the lock a hint. */
+bool rg_partial_pages_are_much(void);
 /** Sends what the host has changed. */
 void rg_partial_pages_send(void);
 /**

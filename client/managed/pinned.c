@@ -122,12 +122,16 @@ static void drop_unused_areas(void)
 
 /*
  * A shared mapping may be mapped elsewhere, here or in other processes: what they write is trapped by nobody, and pages that wait for a
- * touch would never come to them. All of it is exchanged at every call then, as long as that is little.
+ * touch would never come to them. All of it is exchanged at every call then, as long as that is little in all.
  */
 static bool is_exchanged(const struct mapped *mapped)
 {
     const uint64_t size = mapped->end - mapped->start;
-    return mapped->registered && size <= RG_UNIFIED_EXCHANGED_BYTES &&
+    uint64_t sum = size;
+    for (const struct mapped *other = all_mapped; other && sum <= RG_UNIFIED_EXCHANGED_BYTES;
+         other = other->next)
+        sum += other->exchanged ? other->end - other->start : 0;
+    return mapped->registered && sum <= RG_UNIFIED_EXCHANGED_BYTES &&
            rg_maps_shared((void *)(uintptr_t)mapped->start, size);
 }
 

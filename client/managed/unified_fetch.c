@@ -23,6 +23,7 @@
 #define FETCH_MAX          RG_BULK_MAX
 #define PENDING            256u
 #define PATIENCE           2000000000ull /* ns for which a touch of managed memory waits for an idle device */
+#define ROUND_LEAST        1000000u      /* ns from one exchange of what both sides write to the next */
 #define WRITE_SHARED_FETCH 16u           /* pages that become WRITE_SHARED at a touch */
 
 static unsigned char *fetched; /* FETCH_MAX bytes, the service's */
@@ -261,7 +262,9 @@ static void *service_main(void *unused)
             take_out_gone();
             rg_write_shared_round(&rg_managed_ranges.lock, &rg_managed_ranges.epoch);
             exchange_parts();
-            next_round = rg_now_ns() + 1000000;
+            /* of much memory, half of the link is left to others */
+            const uint64_t ended = rg_now_ns(), took = ended - now;
+            next_round = ended + (took > ROUND_LEAST && rg_partial_pages_are_much() ? took : ROUND_LEAST);
         }
     }
     return NULL;
