@@ -156,9 +156,11 @@ class World:
         for machine, number in ((self.server, 1), (self.client, 2)):
             checked(*machine.command("ip", "address", "add", "%s.%d/24" % (network, number), "dev", name))
             checked(*machine.command("ip", "link", "set", name, "up"))
-        for machine in (self.server, self.client):  # the kernel may take a second to see that the other end is up
-            shown = machine.command("ip", "link", "show", name)
-            expect(wait_until(lambda shown=shown: "state UP" in checked(*shown), 10), "%s does not come up" % name)
+        # The kernel may take a second to see that the other end is up: of this cable, and of the one that was there before.
+        for machine in (self.server, self.client):
+            for cable in ("eth0", name):
+                shown = machine.command("ip", "link", "show", cable)
+                expect(wait_until(lambda shown=shown: "state UP" in checked(*shown), 10), "%s does not come up" % cable)
 
     def carried(self, name):
         """Bytes that the client has sent and received by a cable."""
