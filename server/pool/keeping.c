@@ -9,7 +9,6 @@
 #include "server/pool/agent.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static void take_back(const struct rg_agent_ask *ask)
 {
@@ -21,15 +20,7 @@ static void take_back(const struct rg_agent_ask *ask)
 static void kept(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
-    const json_t *kvs = json_object_get(
-        json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
-    json_t *there = rg_agent_value(kvs, NULL);
-    /* a try whose answer was lost may have done it: then the lease is bound to its time */
-    const bool done =
-        status == RG_OK && (json_is_true(json_object_get(reply, "succeeded")) ||
-                            strtoll(rg_pool_get_text(there, "etcd_lease", "0"), NULL, 10) == ask->etcd_lease);
-    json_decref(there);
-    if (done) {
+    if (status == RG_OK && rg_leases_is_bound(ask, reply)) {
         rg_commit_finish(ask, ask->grant);
         return;
     }

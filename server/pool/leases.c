@@ -138,19 +138,23 @@ void rg_leases_release(struct rg_agent_ask *ask, const json_t *question)
 
 /* --- renewing ----------------------------------------------------------------------------------------------------------- */
 
+bool rg_leases_is_bound(const struct rg_agent_ask *ask, const json_t *reply)
+{
+    const json_t *kvs = json_object_get(
+        json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
+    json_t *there = rg_agent_value(kvs, NULL);
+    /* a try whose answer was lost may have done it */
+    const bool bound = json_is_true(json_object_get(reply, "succeeded")) ||
+                       strtoll(rg_pool_get_text(there, "etcd_lease", "0"), NULL, 10) == ask->etcd_lease;
+    json_decref(there);
+    return bound;
+}
+
 static void renewed(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    const json_t *kvs = json_object_get(
-        json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
-    json_t *there = rg_agent_value(kvs, NULL);
-    /* a try whose answer was lost may have done it: then the lease is bound to the new time */
-    const bool done =
-        status == RG_OK && (json_is_true(json_object_get(reply, "succeeded")) ||
-                            strtoll(rg_pool_get_text(there, "etcd_lease", "0"), NULL, 10) == ask->etcd_lease);
-    json_decref(there);
-    if (done) {
+    if (status == RG_OK && rg_leases_is_bound(ask, reply)) {
         rg_agent_revoke(agent, ask->etcd_lease_before);
         ask->etcd_lease = 0; /* the lease's from now on */
         rg_info("%s has renewed lease %s", ask->name[0] ? ask->name : "somebody", ask->lease);
