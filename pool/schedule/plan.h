@@ -87,7 +87,7 @@ static inline uint64_t rg_pool_free(const struct rg_pool_plan *plan, uint32_t de
 /** What of that somebody may have who holds it for `limit` (RG_POOL_UNKNOWN: who knows how long). */
 uint64_t rg_pool_free_for(const struct rg_pool_plan *plan, uint32_t device, uint64_t limit);
 /**
- * The same for a lease that comes back to it: what is kept for a request that cannot begin for now is its own until then, since the
+ * The same for a lease that comes back to it: what is kept for a request that cannot begin yet is its own until then, since the
  * request may have it suspended again.
  */
 uint64_t rg_pool_free_for_return(const struct rg_pool_plan *plan, uint32_t device);

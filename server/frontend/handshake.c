@@ -33,6 +33,8 @@ static void say_refused(const struct rg_handshake *handshake, const struct rg_co
     const struct rg_monitor_peer *peer = &handshake->secured.peer;
     char user[32] = "";
     rg_monitor_count_refused(&handshake->owner->frontend->link, refusal->refusal.code);
+    if (refusal->refusal.code == RG_REFUSAL_SUSPENDED)
+        return; /* it asks again every second, until it is granted, or refused: each time, lines of others would be left out for it */
     if (peer->proof == RG_PROOF_USER)
         snprintf(user, sizeof user, "uid %u", handshake->uid);
     rg_audit(&(struct rg_audit){.event = RG_AUDIT_REFUSE,

@@ -94,7 +94,9 @@ void rg_leases_look_up(struct rg_agent_ask *ask, const json_t *question, rg_etcd
 /** In `done`: the lease that was looked up, the caller's, if whoever asks may know it. NULL: it was refused, and the ask is no more. */
 json_t *rg_leases_looked_up(struct rg_agent_ask *ask, enum rg_status status, const json_t *reply,
                             const char *why);
-/** Whether the lease is bound to the ask's lease of etcd, after a transaction that was to do that and has read it if it did not. */
+/** Binds the ask's lease, whose value is to be `value`, to the ask's lease of etcd, unless it has changed. */
+void rg_leases_bind(struct rg_agent_ask *ask, json_t *value, rg_etcd_done *done);
+/** In `done`: whether that was done. */
 bool rg_leases_is_bound(const struct rg_agent_ask *ask, const json_t *reply);
 void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);

@@ -37,7 +37,6 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    char key[40];
     ask->etcd_lease = status == RG_OK ? rg_etcd_get_number(reply, "ID") : 0;
     if (!ask->etcd_lease || ask->socket < 0) {
         take_back(ask);
@@ -48,13 +47,7 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
     (void)json_object_set_new(ask->grant, "since", json_integer((json_int_t)rg_agent_time(agent)));
     (void)json_object_set_new(ask->grant, "etcd_lease", rg_etcd_number(ask->etcd_lease));
     (void)json_object_del(ask->grant, "hold");
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o], s:[o], s:[{s:{s:o}}]}", "compare",
-                           rg_agent_compare(agent, ask->changed, key), "success",
-                           rg_agent_put(agent, key, json_incref(ask->grant), ask->etcd_lease), "failure",
-                           "request_range", "key", rg_agent_key(agent, "%s", key)),
-                 kept, ask);
+    rg_leases_bind(ask, ask->grant, kept);
 }
 
 void rg_keeping_begin(struct rg_agent_ask *ask, const json_t *value)

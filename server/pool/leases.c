@@ -138,6 +138,19 @@ void rg_leases_release(struct rg_agent_ask *ask, const json_t *question)
 
 /* --- renewing ----------------------------------------------------------------------------------------------------------- */
 
+void rg_leases_bind(struct rg_agent_ask *ask, json_t *value, rg_etcd_done *done)
+{
+    const struct rg_agent *agent = ask->agent;
+    char key[40];
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:[o], s:[o], s:[{s:{s:o}}]}", "compare",
+                           rg_agent_compare(agent, ask->changed, key), "success",
+                           rg_agent_put(agent, key, json_incref(value), ask->etcd_lease), "failure",
+                           "request_range", "key", rg_agent_key(agent, "%s", key)),
+                 done, ask);
+}
+
 bool rg_leases_is_bound(const struct rg_agent_ask *ask, const json_t *reply)
 {
     const json_t *kvs = json_object_get(
@@ -178,7 +191,6 @@ static void renew_timed(void *data, enum rg_status status, const json_t *reply, 
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
     const uint64_t since = rg_pool_get_number(ask->request, "since", 0), now = (uint64_t)rg_agent_time(agent);
-    char key[40];
     ask->etcd_lease = status == RG_OK ? rg_etcd_get_number(reply, "ID") : 0;
     if (!ask->etcd_lease) {
         rg_ask_refuse_as(ask, "pool-unreachable", "the lease could not be renewed: %s; try again later", why);
@@ -188,13 +200,7 @@ static void renew_timed(void *data, enum rg_status status, const json_t *reply, 
     (void)json_object_set_new(ask->request, "seconds",
                               json_integer((json_int_t)((now > since ? now - since : 0) + ask->seconds)));
     (void)json_object_set_new(ask->request, "etcd_lease", rg_etcd_number(ask->etcd_lease));
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o], s:[o], s:[{s:{s:o}}]}", "compare",
-                           rg_agent_compare(agent, ask->changed, key), "success",
-                           rg_agent_put(agent, key, json_incref(ask->request), ask->etcd_lease), "failure",
-                           "request_range", "key", rg_agent_key(agent, "%s", key)),
-                 renewed, ask);
+    rg_leases_bind(ask, ask->request, renewed);
 }
 
 static void renew_judged(struct rg_agent_ask *ask)

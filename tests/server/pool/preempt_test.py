@@ -174,6 +174,7 @@ class Preempt(PreemptCase):
         self.assertNotIn("begun", low.out())
         self.assertIn("works", high.finish())
         low.wait_for("begun 1")
+        self.assertNotIn("event=refuse", server.log())  # though it has asked again and again
         self.check_back(low)
         self.assertEqual(run(COMMAND, "release", "-s", server.address, kept["lease"]).status, 0)
         self.wait_free(server, 1)
