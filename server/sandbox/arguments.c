@@ -7,6 +7,7 @@
 #include "server/sandbox/filter.h"
 
 #include <errno.h>
+#include <linux/netlink.h>
 #include <linux/sockios.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -78,6 +79,8 @@ static int add_self(struct rg_sandbox_filter *filter)
 
 enum { OF_A_THREAD = 1 }; /* IOPRIO_WHO_PROCESS */
 
+#define SOCKET_TYPE UINT64_C(0xf) /* without the flags that may be set with it */
+
 /*
  * How it is scheduled: the calling thread. NVIDIA's driver may set other threads of its process by the C library, which
  * names them by numbers as another process has them; so what would be worse than the usual is refused, but on which
@@ -111,6 +114,28 @@ static int add_scheduling(struct rg_sandbox_filter *filter)
                                                                      SCMP_CMP64(1, SCMP_CMP_EQ, 0)});
 }
 
+/*
+ * In a network of its own, where nobody is but the same identity's workers, NVIDIA's libraries may have connections: NCCL makes a
+ * communicator by them, of ranks of one process, too, and asks the kernel for interfaces.
+ */
+static int add_own_network(struct rg_sandbox_filter *filter)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    int error = 0;
+    if (!(filter->whom & N) || !(filter->policy->measures & RG_SANDBOX_NETWORK))
+        return 0;
+    for (size_t i = 0; i < sizeof families / sizeof families[0] && !error; i++)
+        error = rg_sandbox_filter_add(
+            filter, SCMP_ACT_ALLOW, "socket", 2,
+            (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, (scmp_datum_t)families[i]),
+                                          SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, SOCKET_TYPE, SOCK_STREAM)});
+    return error ? error
+                 : rg_sandbox_filter_add(
+                       filter, SCMP_ACT_ALLOW, "socket", 2,
+                       (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, AF_NETLINK),
+                                                     SCMP_CMP64(2, SCMP_CMP_EQ, NETLINK_ROUTE)});
+}
+
 static int add_sockets(struct rg_sandbox_filter *filter)
 {
     static const int more[] = {AF_INET, AF_INET6, AF_NETLINK};
@@ -122,7 +147,7 @@ static int add_sockets(struct rg_sandbox_filter *filter)
     for (size_t i = 0; i < sizeof more / sizeof more[0] && !error; i++)
         if (filter->whom & (R | E))
             error = ALLOW_IF(filter, "socket", 0, SCMP_CMP_EQ, (scmp_datum_t)more[i]);
-    return error;
+    return error ? error : add_own_network(filter);
 }
 
 /* The kernel looks at 32 bits of a command: what more a caller sets changes nothing, and so must not here. */

@@ -9,12 +9,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -85,6 +88,12 @@ static const char *cover_of(const char *path)
             return covered[i];
     }
     return NULL;
+}
+
+bool rg_sandbox_is_below_cover(const char *path)
+{
+    const char *cover = cover_of(path);
+    return cover && path[strlen(cover)] == '/' && path[strlen(cover) + 1] && !strstr(path, "/..");
 }
 
 /* mkdir -p; those that exist are well. */
@@ -234,6 +243,23 @@ static int write_file(const char *path, const char *text)
     return good ? 0 : -1;
 }
 
+/*
+ * A network of one's own begins with an interface that is down. NVIDIA's libraries connect a process's threads, and one identity's
+ * processes, by it. Without it they say so themselves.
+ */
+static void raise_loopback(void)
+{
+    struct ifreq request = {.ifr_name = "lo"};
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    if (ioctl(fd, SIOCGIFFLAGS, &request) == 0) {
+        request.ifr_flags |= IFF_UP;
+        (void)ioctl(fd, SIOCSIFFLAGS, &request);
+    }
+    close(fd);
+}
+
 /* The process whose namespaces they are until they have been opened: ends when its pipe does. */
 static _Noreturn void hold(int flags, const char *uid_map, const char *gid_map, int told, int held)
 {
@@ -245,6 +271,8 @@ static _Noreturn void hold(int flags, const char *uid_map, const char *gid_map, 
                                                             write_file("/proc/self/uid_map", uid_map) != 0 ||
                                                             write_file("/proc/self/gid_map", gid_map) != 0)))
         error = errno;
+    if (!error && (flags & CLONE_NEWNET))
+        raise_loopback();
     if (write(told, &error, sizeof error) == (ssize_t)sizeof error)
         while (read(held, &byte, 1) < 0 && errno == EINTR)
             ;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 static const char *const prefixes[] = {
-    "CUDA_",  "NVIDIA_", "SOFTGPU_", "REMOTE_GPU_", "LC_",  "MALLOC_", "IBV_",
-    "RDMAV_", "MLX4_",   "MLX5_",    "EFA_",        "RXE_", "OMP_",
+    "CUDA_", "NVIDIA_", "NCCL_", "SOFTGPU_", "REMOTE_GPU_", "LC_",  "MALLOC_",
+    "IBV_",  "RDMAV_",  "MLX4_", "MLX5_",    "EFA_",        "RXE_", "OMP_",
 };
 static const char *const names[] = {
     "PATH",           "LANG",

@@ -92,6 +92,7 @@ static const struct rule {
     {"/proc/sys/fs", READ, NVIDIA},
     {"/etc/nvidia", READ, NVIDIA},
     {"/etc/nvidia-imex", READ, NVIDIA},
+    {"/etc/nccl.conf", READ, NVIDIA},
     {"/etc/passwd", READ, NVIDIA},
     {"/etc/group", READ, NVIDIA},
     {"/etc/nsswitch.conf", READ, NVIDIA},
@@ -252,6 +253,16 @@ struct ll_path {
     int32_t parent;
 } __attribute__((packed));
 
+/* What is refused of ports. In a network of their own workers on NVIDIA's driver may have any (arguments.c). */
+static uint64_t ports_of(const struct rg_sandbox_policy *policy)
+{
+    const bool own = policy->program == RG_SANDBOX_WORKER && policy->driver[0] && !policy->soft &&
+                     (policy->measures & RG_SANDBOX_NETWORK);
+    if (policy->rdma || own)
+        return 0;
+    return policy->program == RG_SANDBOX_POOL ? LL_NET_BIND : LL_NET_TCP;
+}
+
 /* Landlock's version on this kernel; 0: none. */
 static int landlock_version(void)
 {
@@ -310,9 +321,7 @@ int rg_sandbox_confine_files(const struct rg_sandbox_policy *policy, char *why, 
     if (files) {
         set.files = LL_VERSION_1 | (version >= 2 ? LL_REFER : 0) | (version >= 3 ? LL_TRUNCATE : 0) |
                     (version >= 5 ? LL_IOCTL_DEV : 0);
-        set.net = version < 4 || policy->rdma          ? 0
-                  : policy->program == RG_SANDBOX_POOL ? LL_NET_BIND
-                                                       : LL_NET_TCP;
+        set.net = version < 4 ? 0 : ports_of(policy);
     }
     if (policy->measures & RG_SANDBOX_SCOPES) {
         if (version < 6)

@@ -2,7 +2,7 @@
  * group.c - see group.h.
  *
  * Below the server's runtime folder: `users/N`, locked shared by the servers that use uid N, with the identity's digest in it;
- * `identities/DIGEST/`, the runtime folder, owned by that uid, with `secret` and `shm/`. Who takes or gives back either holds `lock` for
+ * `identities/DIGEST/`, the runtime folder, owned by that uid, with `secret` and, unless that is in the machine's /dev/shm, `shm/`. Who takes or gives back either holds `lock` for
  * that moment: a lock that is exclusive before it is shared, or found to be unused before its file is removed, would show others
  * something that is about to change.
  */
@@ -15,12 +15,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 enum { SECRET = 32 };
@@ -125,15 +127,38 @@ static bool write_secret(const struct rg_sandbox_group *group)
     return good;
 }
 
+/* A device's driver cannot lock pages of a file that is on a disk, as /run is in many containers (since Linux 6.5). */
+static bool is_in_memory(const char *folder)
+{
+    struct statfs about;
+    return statfs(folder, &about) == 0 && (about.f_type == TMPFS_MAGIC || about.f_type == RAMFS_MAGIC);
+}
+
+/* What becomes its processes' /dev/shm. */
+static bool make_shared_memory(struct rg_sandbox_group *group)
+{
+    const char *base = group->sandboxes->base;
+    if (!is_in_memory(base) && is_in_memory("/dev/shm")) {
+        const struct rg_digest digest = rg_digest_of(
+            (const struct rg_digest_part[]){{base, strlen(base)}, {group->name, RG_SANDBOX_GROUP_NAME}}, 2);
+        int used = snprintf(group->shm, sizeof group->shm, "/dev/shm/remote-gpu-%u-", (unsigned)geteuid());
+        for (int i = 0; i < RG_SANDBOX_GROUP_NAME / 2; i++)
+            used += snprintf(group->shm + used, sizeof group->shm - (size_t)used, "%02x", digest.bytes[i]);
+        if (rg_sandbox_folder_of(group->shm, group->uid))
+            return true;
+    }
+    snprintf(group->shm, sizeof group->shm, "%s/identities/%s/shm", base, group->name);
+    return rg_sandbox_folder_of(group->shm, group->uid);
+}
+
 static bool make_runtime(struct rg_sandbox_group *group)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/identities/%s.lock", group->sandboxes->base, group->name);
     group->folder_lock = claim(path, group->name);
     snprintf(group->runtime, sizeof group->runtime, "%s/identities/%s", group->sandboxes->base, group->name);
-    snprintf(path, sizeof path, "%s/identities/%s/shm", group->sandboxes->base, group->name);
     return group->folder_lock >= 0 && rg_sandbox_folder_of(group->runtime, group->uid) &&
-           rg_sandbox_folder_of(path, group->uid) && write_secret(group);
+           make_shared_memory(group) && write_secret(group);
 }
 
 void rg_sandbox_group_free(struct rg_sandbox_group *group)
@@ -145,6 +170,7 @@ void rg_sandbox_group_free(struct rg_sandbox_group *group)
         /* nobody else uses it, and nobody is about to */
         if (lock >= 0 && flock(group->folder_lock, LOCK_EX | LOCK_NB) == 0) {
             snprintf(path, sizeof path, "%s/identities/%s.lock", group->sandboxes->base, group->name);
+            rg_sandbox_remove_tree(group->shm);
             rg_sandbox_remove_tree(group->runtime);
             unlink(path);
         }

@@ -17,7 +17,7 @@ struct rg_sandbox_group {
     uid_t uid; /* 0: the server's */
     int uid_lock, folder_lock;
     int namespaces[RG_SANDBOX_NAMESPACES];
-    char runtime[PATH_MAX];
+    char runtime[PATH_MAX], shm[PATH_MAX];
 };
 
 struct rg_sandboxes {

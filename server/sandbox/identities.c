@@ -6,6 +6,7 @@
  */
 #include "server/sandbox/identities.h"
 
+#include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/cache/disk_cache.h"
 #include "server/sandbox/folders.h"
@@ -132,19 +133,23 @@ static void find_caches(struct rg_sandboxes *sandboxes)
 static bool find_measures(struct rg_sandboxes *sandboxes, char *why, size_t why_size)
 {
     const enum rg_sandbox_mode mode = sandboxes->settings.mode;
-    struct rg_sandbox_lease trial = {.shm = ""};
+    RG_CLEANUP_FREE struct rg_sandbox_lease *trial = calloc(1, sizeof *trial);
     char missing[1024] = "", names[512];
     uint32_t wanted = RG_SANDBOX_ALL;
     if (sandboxes->settings.rdma)
         wanted &= ~(uint32_t)(RG_SANDBOX_NETWORK | RG_SANDBOX_IPC);
-    trial.sandbox = RG_SANDBOX_INIT;
-    trial.sandbox.policy = (struct rg_sandbox_policy){
+    if (!trial) {
+        rg_explain(why, why_size, "no memory");
+        return false;
+    }
+    trial->sandbox = RG_SANDBOX_INIT;
+    trial->sandbox.policy = (struct rg_sandbox_policy){
         .program = RG_SANDBOX_WORKER, .mode = RG_SANDBOX_AUTO, .measures = wanted, .soft = true};
-    trial.sandbox.uid = trial.sandbox.gid = sandboxes->last;
-    rg_sandbox_keep_folders(&trial, NULL, 0);
+    trial->sandbox.uid = trial->sandbox.gid = sandboxes->last;
+    rg_sandbox_keep_folders(trial, NULL, 0);
     if (geteuid() != 0)
-        trial.sandbox.policy.measures &= ~(uint32_t)(RG_SANDBOX_OWN_USER | RG_SANDBOX_PROCESSES);
-    sandboxes->measures = rg_sandbox_find(&trial.sandbox, missing, sizeof missing);
+        trial->sandbox.policy.measures &= ~(uint32_t)(RG_SANDBOX_OWN_USER | RG_SANDBOX_PROCESSES);
+    sandboxes->measures = rg_sandbox_find(&trial->sandbox, missing, sizeof missing);
     if (geteuid() != 0)
         snprintf(missing + strlen(missing), sizeof missing - strlen(missing),
                  "%sown user: the server is not root", missing[0] ? "; " : "");

@@ -10,6 +10,7 @@
 #include "common/base/path.h"
 #include "common/cuda/mps.h"
 #include "server/sandbox/folders.h"
+#include "server/sandbox/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,6 +72,24 @@ static void add_device_groups(struct rg_sandbox *sandbox)
     }
 }
 
+/* Where the server's environment has the linker find libraries, the driver's or our own, and NCCL. */
+static void keep_libraries(struct rg_sandbox_lease *lease, int n)
+{
+    const char *list = getenv("LD_LIBRARY_PATH"), *nccl = getenv("REMOTE_GPU_NCCL");
+    const char *slash = nccl ? strrchr(nccl, '/') : NULL;
+    char *at = lease->libraries, *end;
+    if (snprintf(lease->libraries, sizeof lease->libraries, "%s:%.*s", list ? list : "",
+                 slash ? (int)(slash - nccl) : 0, slash ? nccl : "") >= (int)sizeof lease->libraries)
+        rg_info("sandbox: LD_LIBRARY_PATH is too long, and workers see a part of it");
+    for (; *at && n < RG_SANDBOX_KEEP; at = end) {
+        end = at + strcspn(at, ":;");
+        if (*end)
+            *end++ = '\0';
+        if (rg_sandbox_is_below_cover(at))
+            lease->sandbox.keep[n++].folder = at;
+    }
+}
+
 void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver, int n)
 {
     static const char *const drivers[] = {"/run/nvidia-persistenced", "/run/opengl-driver"};
@@ -94,6 +113,7 @@ void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver,
         keep[n++].folder = dump;
     if (lease->sandbox.policy.mps[0])
         keep[n++].folder = lease->sandbox.policy.mps;
+    keep_libraries(lease, n);
 }
 
 static bool loads_driver(enum rg_sandbox_program program)
@@ -140,6 +160,19 @@ static void set_mps(struct rg_sandbox_lease *lease, const char *folder)
         sandbox->shm = "/dev/shm";
 }
 
+/* The driver opens further libraries by name, as its compiler. They lie beside it, which may be no place of the linker's. */
+static void set_linker(struct rg_sandbox_lease *lease, const char *driver)
+{
+    const char *list = getenv("LD_LIBRARY_PATH"), *slash = driver ? strrchr(driver, '/') : NULL;
+    const bool more = list && *list;
+    if (!loads_driver(lease->sandbox.policy.program) || lease->sandbox.policy.soft || !slash ||
+        slash == driver)
+        return;
+    if (snprintf(lease->linker, sizeof lease->linker, "LD_LIBRARY_PATH=%s%s%.*s", more ? list : "",
+                 more ? ":" : "", (int)(slash - driver), driver) >= (int)sizeof lease->linker)
+        lease->linker[0] = '\0';
+}
+
 static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *group,
                        enum rg_sandbox_program program, const char *identity, const char *driver, bool soft,
                        uint64_t gpus, const char *mps)
@@ -177,7 +210,7 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
         add_cache(group, RG_SANDBOX_IMAGES, sandboxes->image_base, lease, &n_keep);
         add_cache(group, RG_SANDBOX_SOFT, sandboxes->soft_base, lease, &n_keep);
         add_cache(group, RG_SANDBOX_CUDA, cuda, lease, &n_keep);
-        snprintf(lease->shm, sizeof lease->shm, "%.*s/shm", PATH_MAX - 16, group->runtime);
+        snprintf(lease->shm, sizeof lease->shm, "%s", group->shm);
         sandbox->shm = lease->shm;
         if (mounted)
             sandbox->keep[n_keep++] = (struct rg_sandbox_keep){group->runtime, MOUNTED "/sessions"};
@@ -189,6 +222,7 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
         if (!*lease->caches[i].assignment)
             snprintf(lease->caches[i].assignment, sizeof lease->caches[i].assignment, "%s", caches[i].off);
     set_mps(lease, mps);
+    set_linker(lease, driver);
     rg_sandbox_keep_folders(lease, driver, n_keep);
     rg_sandbox_format(&sandbox->policy, lease->text);
 }
@@ -210,6 +244,7 @@ struct rg_sandbox_lease *rg_sandboxes_lease(struct rg_sandboxes *sandboxes, enum
     char *const own[] = {extra->variables[0],
                          extra->variables[1],
                          lease->mps,
+                         lease->linker,
                          lease->caches[RG_SANDBOX_IMAGES].assignment,
                          lease->caches[RG_SANDBOX_SOFT].assignment,
                          lease->caches[RG_SANDBOX_CUDA].assignment,

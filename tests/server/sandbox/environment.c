@@ -33,6 +33,7 @@ int main(void)
     } cases[] = {
         {"CUDA_CACHE_MAXSIZE", "100", "100"},
         {"SOFTGPU_CORES", "2", "2"},
+        {"NCCL_DEBUG", "WARN", "WARN"}, /* the library is the worker's */
         {"CLOUD_TOKEN", "secret", NULL},
         {"REMOTE_GPU_CREDENTIALS", "/keys", NULL},
         {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=1G", NULL}, /* limits are the server's own */

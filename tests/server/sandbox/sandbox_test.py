@@ -47,7 +47,7 @@ def copy_of(build, folder):
 class Case:
     """A server with attack code in its workers, and sockets and files that are not for them."""
 
-    def __init__(self, stack, orders="all", uid=0, nvidia=False, mode="auto", mps=False):
+    def __init__(self, stack, orders="all", uid=0, nvidia=False, mode="auto", mps=False, environment=None):
         self.folder = tempfile.mkdtemp(prefix="remote-gpu-sandbox-")
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         os.chmod(self.folder, 0o755)
@@ -77,12 +77,13 @@ class Case:
             os.mkdir(os.path.join(self.folder, "driver"))
             driver = os.path.join(self.folder, "driver", "libcuda.so.1")
             shutil.copy(os.path.join(BUILD.soft_dir, "libcuda.so.1"), driver)
+            shutil.copy(os.path.join(BUILD.lib_dir, ATTACK), os.path.join(self.folder, "driver", "beside.so"))
         arguments = self.serve_mps(stack) if mps else []
         environment = {
             "LD_PRELOAD": os.path.join(BUILD.lib_dir, ATTACK), "CUDA_TEST_ATTACK": orders,
             "REMOTE_GPU_IMAGE_CACHE": self.cache, "SOFTGPU_CACHE": os.path.join(self.folder, "soft"),
             "SECRET_OF_THE_SERVER": "x", "REMOTE_GPU_SANDBOX": mode, "HOME": self.folder,
-            "SOFTGPU_DEVICES": "1",
+            "SOFTGPU_DEVICES": "1", **(environment or {}),
         }
         self.ready = os.path.join(self.folder, "state", "ready")
         self.log = os.path.join(self.folder, "log")
@@ -192,6 +193,48 @@ class Sandbox(unittest.TestCase):
                      "characters for a terminal", "other processors for other processes",
                      "another policy of scheduling for other processes"):
             self.assertIn(name, could)
+
+    def tried(self, orders, **options):
+        """How one thing went that the worker of a session tried."""
+        with contextlib.ExitStack() as stack:
+            case = Case(stack, orders=orders, **options)
+            case.client(1001)
+            said = re.compile(r"attack: %s, and it lives: (SUCCEEDED|refused)" % re.escape(orders))
+            self.assertTrue(trial.wait_until(lambda: said.search(case.text()), 20), case.text())
+            return said.search(case.text())[1]
+
+    def test_own_network(self):
+        """NVIDIA's NCCL connects a process to itself when a communicator begins; the software device's has no use for that."""
+        for uid in (0, NOBODY):
+            with self.subTest(uid=uid):
+                self.assertEqual(self.tried("own network", uid=uid, nvidia=True), "SUCCEEDED")
+                self.assertEqual(self.tried("own network", uid=uid), "refused")
+
+    def test_shared_memory(self):
+        """/dev/shm is memory wherever the server's folder is, as drivers cannot lock files of disks, and nothing stays of it."""
+        before = set(os.listdir("/dev/shm"))
+        self.assertEqual(self.tried("shared memory", nvidia=True), "SUCCEEDED")
+        self.assertEqual([name for name in set(os.listdir("/dev/shm")) - before if name.startswith("remote-gpu-")], [])
+
+    def test_libraries_beside_the_driver(self):
+        """Its own libraries it opens by name, as the one that compiles PTX, wherever it lies."""
+        self.assertEqual(self.tried("beside.so", nvidia=True), "SUCCEEDED")
+        self.assertEqual(self.tried("beside.so", nvidia=True, environment={"LD_LIBRARY_PATH": "/usr/lib"}), "SUCCEEDED")
+
+    def test_libraries_in_covered_folders(self):
+        """What the server's environment names is there, also below folders that are empty for workers otherwise."""
+        with tempfile.TemporaryDirectory(prefix="remote-gpu-libraries-") as folder:
+            for name in ("of-linker", "of-nccl", "of-none"):
+                os.makedirs(os.path.join(folder, name))
+                with open(os.path.join(folder, name, "library.so"), "wb"):
+                    pass
+                os.chmod(os.path.join(folder, name), 0o755)
+            os.chmod(folder, 0o755)
+            environment = {"LD_LIBRARY_PATH": "/tmp::" + os.path.join(folder, "of-linker"),
+                           "REMOTE_GPU_NCCL": os.path.join(folder, "of-nccl", "library.so")}
+            for name, expected in (("of-linker", "SUCCEEDED"), ("of-nccl", "SUCCEEDED"), ("of-none", "refused")):
+                with self.subTest(name):
+                    self.assertEqual(self.tried(os.path.join(folder, name, "library.so"), environment=environment), expected)
 
     def killed(self, orders, uid):
         with contextlib.ExitStack() as stack:

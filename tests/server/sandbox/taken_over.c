@@ -7,15 +7,20 @@
  * CUDA_TEST_ATTACK: the attack's name, then what it needs, with blanks between:
  *
  *   all CACHE STATE SOCKET PORT     everything that a sandbox answers with an error; paths and a port that are not for it
- *   NAME                            one that a sandbox kills for
+ *   NAME                            one that a sandbox kills for, or what it allows to some: "own network", "shared memory", a file's
+ *                                   path, "beside.so", a library by its name
  */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <linux/bpf.h>
+#include <linux/magic.h>
+#include <linux/netlink.h>
 #include <linux/sockios.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -31,6 +36,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -233,6 +239,45 @@ static bool can_connect(const char *path)
     return good;
 }
 
+/* Others than the one of a network of its own. */
+static bool has_interfaces(void)
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    if (getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next)
+        found = found || strcmp(at->ifa_name, "lo") != 0;
+    freeifaddrs(all);
+    errno = EPERM;
+    return found;
+}
+
+/* A connection to itself, as NCCL makes when it begins: by the address of an interface that is up. */
+static bool has_own_network(void)
+{
+    struct ifaddrs *all = NULL;
+    struct sockaddr_in address = {0};
+    socklen_t size = sizeof address;
+    if (getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next)
+        if ((at->ifa_flags & IFF_UP) && at->ifa_addr && at->ifa_addr->sa_family == AF_INET)
+            memcpy(&address, at->ifa_addr, sizeof address);
+    freeifaddrs(all);
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_port = 0;
+    const bool good = address.sin_family == AF_INET && listener >= 0 && fd >= 0 &&
+                      bind(listener, (struct sockaddr *)&address, sizeof address) == 0 &&
+                      listen(listener, 1) == 0 &&
+                      getsockname(listener, (struct sockaddr *)&address, &size) == 0 &&
+                      connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    close(listener);
+    close(fd);
+    return good;
+}
+
 static void attack_network(const char *socket_path, int port)
 {
     char abstract[128];
@@ -243,7 +288,8 @@ static void attack_network(const char *socket_path, int port)
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     tell(fd >= 0 && sendto(fd, "x", 1, 0, (struct sockaddr *)&address, sizeof address) == 1, "a datagram");
     tell(socket(AF_PACKET, SOCK_RAW, 0) >= 0, "a packet socket");
-    tell(socket(AF_NETLINK, SOCK_RAW, 0) >= 0, "a netlink socket");
+    tell(socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0, "the kernel's events");
+    tell(has_interfaces(), "interfaces of the machine");
     tell(can_connect(socket_path), "a unix socket in a folder");
     snprintf(abstract, sizeof abstract, "@%s", socket_path);
     tell(can_connect(abstract), "an abstract unix socket");
@@ -273,6 +319,7 @@ static void attack_by_name(const char *name)
     struct iovec none = {NULL, 0};
     char *const arguments[] = {(char *)"true", NULL};
     union bpf_attr attributes;
+    struct statfs about;
     bool good = false;
     memset(&attributes, 0, sizeof attributes);
     if (strcmp(name, "ptrace") == 0)
@@ -287,6 +334,15 @@ static void attack_by_name(const char *name)
         good = syscall(SYS_bpf, 0, &attributes, sizeof attributes) >= 0 || errno == EINVAL;
     else if (strcmp(name, "execve") == 0)
         good = execve("/bin/true", arguments, NULL) == 0;
+    else if (strcmp(name, "own network") == 0)
+        good = has_own_network();
+    else if (name[0] == '/')
+        good = can_open(name, O_RDONLY);
+    else if (strcmp(name, "shared memory") == 0)
+        good = statfs("/dev/shm", &about) == 0 && about.f_type == TMPFS_MAGIC &&
+               can_open("/dev/shm/own", O_RDWR | O_CREAT);
+    else if (strcmp(name, "beside.so") == 0)
+        good = dlopen(name, RTLD_NOW | RTLD_LOCAL) != NULL;
     tell(good, "%s, and it lives", name);
 }
 
