@@ -30,11 +30,13 @@
 
 /*
  * What NVIDIA's driver takes for itself by fixed addresses when it is initialised, which fails where it cannot (programs with
- * the address sanitizer, whose shadow gap is there, have to say protect_shadow_gap=0; see /proc/PID/maps of any CUDA program).
- * Some of it becomes device memory, as that of memory pools.
+ * the address sanitizer, whose shadow gap is there, have to say protect_shadow_gap=0; see /proc/PID/maps of any CUDA program):
+ * from 8 GiB on, 4 GiB or more with the number of devices, and from 1 TiB on, 64 MiB or some GiB. Some of it becomes device memory,
+ * as that of memory pools. The end is below the address sanitizer's own shadow.
  */
 #define RG_ADDRESS_LOW_START 0x0000000200000000ull
-#define RG_ADDRESS_LOW_END   0x0000010000000000ull
+#define RG_ADDRESS_LOW_NEXT  0x0000010000000000ull
+#define RG_ADDRESS_LOW_END   0x0000020000000000ull
 
 /*
  * How far from its stack the libraries of a worker's process are. The kernel puts what a process maps below a gap that the

@@ -1,14 +1,17 @@
 /* behave.c - see behave.h. */
 #include "softgpu/driver/behaviour/behave.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
+#include "common/base/addresses.h"
 #include "common/base/log.h"
 #include "common/cuda/behaviour.h"
 
@@ -24,7 +27,8 @@ static const struct sg_behaviour nvidia = {.nvidia = true,
                                            .resolution_ns = 512,
                                            .peers = true,
                                            .registers = true,
-                                           .lazy = true};
+                                           .lazy = true,
+                                           .fixed = true};
 static struct sg_behaviour chosen;
 static _Atomic uint64_t random_state;
 static _Atomic unsigned launches, loads;
@@ -49,6 +53,7 @@ static const struct {
     {"exclusive", offsetof(struct sg_behaviour, exclusive), true},
     {"cubins", offsetof(struct sg_behaviour, cubins), true},
     {"process", offsetof(struct sg_behaviour, process), true},
+    {"fixed", offsetof(struct sg_behaviour, fixed), true},
 };
 
 static bool set_number(const char *name, const char *value)
@@ -165,6 +170,31 @@ void sg_behave_sleep_ms(unsigned ms)
 {
     if (ms)
         sleep_ns((uint64_t)ms * 1000000u);
+}
+
+/* --- addresses ---------------------------------------------------------------------------------------------------- */
+
+bool sg_behave_take_addresses(void)
+{
+#ifndef RG_SANITIZED /* a sanitizer has them */
+    static const struct {
+        uint64_t start, size;
+    } taken[] = {{RG_ADDRESS_LOW_START, (4ull << 30) + BLOCK}, {RG_ADDRESS_LOW_NEXT, 64ull << 20}};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken && sg_behaviour()->fixed; i++) {
+        void *wanted = (void *)(uintptr_t)taken[i].start;
+        void *got = mmap(wanted, taken[i].size, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (got == wanted)
+            continue;
+        if (got != MAP_FAILED) /* a kernel that takes the address as a hint */
+            munmap(got, taken[i].size);
+        rg_error("SOFTGPU_BEHAVE: the addresses from %#" PRIx64
+                 " on, where NVIDIA's driver has its own, are another's (fixed=0 does without)",
+                 taken[i].start);
+        return false;
+    }
+#endif
+    return true;
 }
 
 /* --- memory and launches ------------------------------------------------------------------------------------------ */

@@ -26,6 +26,7 @@ struct sg_behaviour {
     bool prohibited;        /* the devices' compute mode */
     bool exclusive;         /* the same: one process at a time has contexts on a device */
     bool process;           /* after a fault no context can be made any more in this process */
+    bool fixed;             /* initialising takes addresses of its own, or fails where others have them */
     bool cubins; /* machine code is taken for its functions, parameters and variables, and does nothing */
     unsigned fail_at; /* the launch of this number, from 1 on, fails; 0: none */
     CUresult fail_with;
@@ -37,6 +38,8 @@ struct sg_behaviour {
 const struct sg_behaviour *sg_behaviour(void);
 /** One of `n` numbers from 0 on, by chance; 0 where nothing is. */
 uint64_t sg_behave_chance(uint64_t n);
+/** Takes the addresses that NVIDIA's driver has in every process; false: something else is there. Once. */
+bool sg_behave_take_addresses(void);
 /** Sleeps up to `most_us` microseconds, often not at all. */
 void sg_behave_late(unsigned most_us);
 void sg_behave_sleep_ms(unsigned ms);

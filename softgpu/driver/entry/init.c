@@ -50,6 +50,8 @@ static CUresult start(void)
 {
     if (sg_behaviour()->nvidia) {
         sg_behave_sleep_ms(sg_behaviour()->init_ms);
+        if (!sg_behave_take_addresses())
+            return CUDA_ERROR_OUT_OF_MEMORY;
         for (int i = 0; i < 2; i++)
             if (!rg_thread_start("softgpu-standby", stand_by, NULL))
                 return CUDA_ERROR_OUT_OF_MEMORY;
