@@ -161,9 +161,10 @@ CUresult cuMemHostUnregister(void *p)
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_range range;
-    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_REGISTERED)
+    if (!rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (range.start != (uint64_t)p)
+    if (range.kind != RG_RANGE_REGISTERED ||
+        range.start != (uint64_t)p) /* what was allocated: seen of NVIDIA's driver */
         return CUDA_ERROR_INVALID_VALUE;
     if (range.mapped) {
         status = cuCtxSynchronize(); /* what is queued may still use the memory */

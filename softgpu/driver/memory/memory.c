@@ -178,9 +178,11 @@ CUresult cuMemHostUnregister(void *address)
     RG_TRY(sg_enter_context(&context));
     if (address == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_range_find((uintptr_t)address, &range) || range.kind != SG_RANGE_REGISTERED)
+    if (!sg_range_find((uintptr_t)address, &range) ||
+        (range.kind != SG_RANGE_REGISTERED && range.kind != SG_RANGE_HOST))
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (range.base != (uintptr_t)address)
+    if (range.kind != SG_RANGE_REGISTERED ||
+        range.base != (uintptr_t)address) /* what was allocated: seen of NVIDIA's driver */
         return CUDA_ERROR_INVALID_VALUE;
     wait_before_free(&range, context);
     return sg_range_host_free(address, SG_RANGE_REGISTERED);
