@@ -19,6 +19,7 @@ import tempfile
 import time
 
 
+KILLED_S = 30  # by then a process that was killed has ended, unless it cannot be
 READY_S = 120  # by then a server is ready, on a machine that is busy with other things as well
 
 
@@ -85,8 +86,11 @@ def without_progress(errors):
     return "".join(line for line in errors.splitlines(True) if "still compiling kernel '" not in line)
 
 
-def run_program(command, environment=None, timeout=120, while_running=None):
-    """Runs `command` to its end; `while_running(process)` is called once it has started."""
+def run_program(command, environment=None, timeout=120, while_running=None, patience=0):
+    """
+    Runs `command` to its end; `while_running(process)` is called once it has started. One that outlasts its time is told so by
+    SIGTERM, where `patience` is not 0, and killed after so many seconds more.
+    """
     full = dict(os.environ)
     full.update(environment or {})
     started = time.monotonic()
@@ -102,12 +106,26 @@ def run_program(command, environment=None, timeout=120, while_running=None):
         output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         hung = True
-        end_group(process.pid)
-        output, errors = process.communicate()
+        output, errors = end_hung(process, patience)
     finally:
         end_group(process.pid)
     return Result(command, process.returncode, output.decode(errors="replace"),
                   without_progress(errors.decode(errors="replace")), time.monotonic() - started, hung)
+
+
+def end_hung(process, patience):
+    """Ends a program that took too long, and reads what it has written. One that a driver holds in the kernel cannot be killed."""
+    if patience:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=patience)
+    end_group(process.pid)
+    try:
+        return process.communicate(timeout=KILLED_S)
+    except subprocess.TimeoutExpired:
+        for stream in (process.stdout, process.stderr):
+            stream.close()
+        return b"", b"it could not be killed\n"
 
 
 def call(*words, timeout=1800, **options):
@@ -354,7 +372,8 @@ class Server:
         """Ends the server and its workers at once, without any chance to say good-bye."""
         self.stopped = True
         end_group(self.process.pid)
-        self.process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(KILLED_S)
 
 
 def optimisations(build, address):
