@@ -185,3 +185,11 @@ CUresult cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 {
     return get(RG_KIND_SURFREF, hSurfRef, false, phArray);
 }
+
+CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
+{
+    int threads;
+    RG_TRY(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, hfunc));
+    RG_TRY(check(RG_KIND_TEXREF, hTexRef, RG_KIND_ARRAY, NULL));
+    return texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

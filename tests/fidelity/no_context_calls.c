@@ -350,6 +350,7 @@ void ask_objects(struct objects *o)
     OK(cuTexObjectGetTextureDesc(&description, o->texture));
     TRY(cuTexObjectGetResourceViewDesc(&view, o->texture));
     OK(cuSurfObjectGetResourceDesc(&resource, o->surface));
+    OK(cuParamSetTexRef(o->function, CU_PARAM_TR_DEFAULT, o->texref));
     OK(cuTexRefSetFlags(o->texref, CU_TRSF_NORMALIZED_COORDINATES));
     OK(cuTexRefGetFlags(&count, o->texref));
     OK(cuTexRefSetFormat(o->texref, CU_AD_FORMAT_FLOAT, 1));

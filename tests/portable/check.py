@@ -14,7 +14,8 @@ PARTS = ["bin/remote-gpu"] + ["lib/remote-gpu/" + part for part in (
     "transport/tls.so", "transport/rdma.so")]
 
 SOFT_PARTS = ["bin/remote-gpud"] + ["lib/remote-gpu/" + part for part in (
-    "frontend", "probe", "worker", "soft/libcuda.so.1", "soft/libnccl.so.2", "soft/libnvidia-ml.so.1", "soft/ptxas")]
+    "frontend", "probe", "worker", "soft/libcuda.so.1", "soft/libnccl.so.2", "soft/libnvidia-ml.so.1", "soft/ptxas",
+    "soft/toolkit/bin/ptxas")]
 
 HIDDEN = "static int nothing;\n"
 NAMED = "int %s(void) { return 0; }\n"

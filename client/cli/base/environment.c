@@ -212,16 +212,21 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     return RG_ERR_NO_MEMORY;
 }
 
+/* Sets a variable to the path of a part of the software device, unless the user has set it. */
+static enum rg_status offer(const char *variable, const char *part)
+{
+    char path[PATH_MAX];
+    if (rg_path_library(part, path, sizeof path) != RG_OK || access(path, X_OK) != 0)
+        return RG_OK; /* installed without the software device */
+    if (setenv(variable, path, 0) == 0)
+        return RG_OK;
+    rg_error("out of memory");
+    return RG_ERR_NO_MEMORY;
+}
+
 enum rg_status rg_cli_offer_ptxas(void)
 {
-    static const char *const variables[] = {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"};
-    char path[PATH_MAX];
-    if (rg_path_library("soft/ptxas", path, sizeof path) != RG_OK || access(path, X_OK) != 0)
-        return RG_OK; /* installed without the software device */
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
-        if (setenv(variables[i], path, 0) != 0) {
-            rg_error("out of memory");
-            return RG_ERR_NO_MEMORY;
-        }
-    return RG_OK;
+    RG_TRY(offer("TRITON_PTXAS_PATH", "soft/ptxas"));
+    RG_TRY(offer("TRITON_PTXAS_BLACKWELL_PATH", "soft/ptxas"));
+    return offer("CUDA_ROOT", "soft/toolkit"); /* where JAX has XLA look for bin/ptxas */
 }

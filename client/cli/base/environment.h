@@ -17,8 +17,8 @@ RG_MUST_CHECK enum rg_status rg_cli_set_environment(const struct rg_cli_settings
                                                     const char *server);
 
 /**
- * For a command all of whose devices are the software device: Triton, which runs ptxas by itself, finds the device's in this process's
- * environment, unless the user names another one.
+ * For a command all of whose devices are the software device: Triton and JAX, which run ptxas by themselves, find the device's by this
+ * process's environment, unless the user names another one.
  */
 RG_MUST_CHECK enum rg_status rg_cli_offer_ptxas(void);
 

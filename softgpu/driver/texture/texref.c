@@ -316,6 +316,15 @@ SETTER(cuTexRefSetFlags,
                              CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION)),
        r->texture.flags = flags, unsigned flags)
 
+/* A reference is its module's, whatever kernel of it is launched: kernels that name it read by it without this. */
+CUresult cuParamSetTexRef(CUfunction function, int unit, CUtexref handle)
+{
+    int threads;
+    RG_TRY(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+    ENTER(handle, SG_KIND_TEXREF)
+    return unit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* --- questions --- */
 
 /* What a reference has: where a condition does not hold, there is nothing to tell. */

@@ -36,6 +36,7 @@ def make_tree():
              "lib/remote-gpu/transport": "stage/lib/remote-gpu/transport",
              "lib/remote-gpu/worker": "tests/daemon/fake_worker",
              "lib/remote-gpu/soft/ptxas": "stage/lib/remote-gpu/soft/ptxas",
+             "lib/remote-gpu/soft/toolkit": "stage/lib/remote-gpu/soft/toolkit",
              "lib/remote-gpu/soft/libcuda.so.1": "tests/daemon/fake_libcuda.so",
              "lib/remote-gpu/libcuda.so.1": "tests/client/cli/fake_client.so"}
     for name, target in links.items():
@@ -415,6 +416,14 @@ class Local(Case):
         self.assertEqual(served.stdout.split(), [ptxas, ptxas], served.stderr)
         unknown = call("run", "-s", self.address, "--no-check", "sh", "-c", script)
         self.assertEqual(unknown.stdout.split(), [], unknown.stderr)
+
+    def test_toolkit(self):
+        script = '"$CUDA_ROOT/bin/ptxas" --version'
+        for where in (("--local", "--driver=soft"), ("-s", self.address)):
+            found = call("run", *where, "sh", "-c", script)
+            self.assertIn("remote-gpu's software device", found.stdout, found.stderr)
+        own = call("run", "-s", self.address, "sh", "-c", 'echo "$CUDA_ROOT"', CUDA_ROOT="/mine")
+        self.assertEqual(own.stdout, "/mine\n", own.stderr)
 
     def test_runs_and_leaves_nothing(self):
         result = call("run", "--local", "--driver", "soft", "--", "sh", "-c", "echo $REMOTE_GPU_SERVER; exit 7")

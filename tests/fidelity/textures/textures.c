@@ -410,6 +410,17 @@ static void batches(void)
     TRY(cuArrayGetPlane(&array, other, 0));
 }
 
+/* What programs that launch in pieces say of each reference, PyCUDA among them. */
+static void reference_as_parameter(CUtexref image)
+{
+    CUfunction function = NULL;
+    CHECK(cuModuleGetFunction(&function, module, "byref"));
+    CHECK(cuParamSetTexRef(function, CU_PARAM_TR_DEFAULT, image));
+    TRY(cuParamSetTexRef(function, 0, image));
+    TRY(cuParamSetTexRef(function, CU_PARAM_TR_DEFAULT, NULL));
+    TRY(cuParamSetTexRef(NULL, CU_PARAM_TR_DEFAULT, image));
+}
+
 /* Fetches by references: no object is passed. */
 static void references(void)
 {
@@ -440,6 +451,7 @@ static void references(void)
     TRY(cuModuleGetTexRef(&again, module, "image"));
     printf("the same: %d\n", image == again);
     TRY(cuModuleGetSurfRef(&screen, module, "screen"));
+    reference_as_parameter(image);
 
     TRY(cuTexRefGetArray(&got, image));
     TRY(cuTexRefSetArray(image, array, 0));
