@@ -76,10 +76,22 @@ static void hide(struct rg_session_info *session)
     session->peer[0] = 0;
 }
 
-static void hide_others(const struct rg_frontend *frontend, struct rg_session_info *sessions, uint32_t n,
-                        const struct rg_viewer *viewer)
+/* Root and the server's user, unless they are a container's, which the monitor finds out. */
+static bool sees_all(struct rg_frontend *frontend, struct rg_conn *conn, const struct rg_viewer *viewer)
 {
-    if (viewer->proof == RG_PROOF_USER && (viewer->uid == 0 || viewer->uid == frontend->settings.uid))
+    struct rg_monitor_question question = {.kind = RG_ASK_OWNS,
+                                           .peer = {.proof = RG_PROOF_USER, .encrypted = 0}};
+    struct rg_monitor_answer answer;
+    const int fd = rg_conn_fd(conn);
+    return viewer->proof == RG_PROOF_USER && (viewer->uid == 0 || viewer->uid == frontend->settings.uid) &&
+           rg_monitor_ask(&frontend->link, &question, &fd, 1, LOOK_TIMEOUT_MS, &answer, NULL) == RG_OK &&
+           answer.status == RG_OK;
+}
+
+static void hide_others(struct rg_frontend *frontend, struct rg_conn *conn, struct rg_session_info *sessions,
+                        uint32_t n, const struct rg_viewer *viewer)
+{
+    if (n == 0 || sees_all(frontend, conn, viewer))
         return;
     for (uint32_t i = 0; i < n; i++)
         if (!is_own(&sessions[i], viewer))
@@ -138,7 +150,7 @@ void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, boo
     inventory->sessions = sessions;
     if (status)
         inventory->n_sessions = rg_board_sessions(frontend->board, sessions, RG_CONTROL_SESSIONS);
-    hide_others(frontend, sessions, inventory->n_sessions, viewer);
+    hide_others(frontend, conn, sessions, inventory->n_sessions, viewer);
     inventory->unauthenticated = frontend->settings.allow_unauthenticated;
     snprintf(inventory->pool, sizeof inventory->pool, "%s", frontend->settings.pool);
     describe_sandbox(&frontend->settings, &inventory->sandbox);

@@ -158,6 +158,7 @@ void fuzz_seeds(void)
         {"probe", RG_ASK_PROBE, 0, 0},
         {"manager", RG_ASK_MANAGER, 0, 0},
         {"stop-manager", RG_ASK_STOP_MANAGER, 0, 0},
+        {"owns", RG_ASK_OWNS, RG_PROOF_USER, 1},
     };
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
         struct {

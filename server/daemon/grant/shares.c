@@ -94,7 +94,7 @@ static struct rg_share_user user_of(const struct rg_shares *shares, const struct
         user.kind = RG_SHARE_NAME;
     if (who->proof == RG_PROOF_USER) {
         user.kind = RG_SHARE_UID;
-        user.owner = who->uid == 0 || who->uid == shares->uid;
+        user.owner = rg_who_owns(who, shares->uid);
     }
     return user;
 }

@@ -2,6 +2,7 @@
 #include "server/daemon/grant/who.h"
 
 #include "common/base/log.h"
+#include "server/daemon/grant/contained.h"
 #include "server/daemon/grant/refusal.h"
 #include "transport/address.h"
 
@@ -85,14 +86,23 @@ void rg_who_listens(struct rg_who_policy *policy, int socket)
         policy->n_sockets++;
 }
 
+/* Whether it takes connections. */
+static bool listens(int socket)
+{
+    int yes = 0;
+    socklen_t size = sizeof yes;
+    return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &yes, &size) != 0 || yes;
+}
+
 /*
  * Whether the connection came by one of our unix sockets. Of others the kernel may name any user: of the pairs that this process has
- * made itself, of which the frontend has one end, this process's own.
+ * made itself, of which the frontend has one end, this process's own; and of the listening socket itself, which the frontend has and whose
+ * name is the same, whoever listens there.
  */
 static bool came_by_ours(const struct rg_who_policy *policy, int connection)
 {
     struct rg_who_socket own;
-    if (!name_of(connection, &own))
+    if (listens(connection) || !name_of(connection, &own))
         return false;
     for (unsigned i = 0; i < policy->n_sockets; i++)
         if (own.size == policy->sockets[i].size && memcmp(&own.name, &policy->sockets[i].name, own.size) == 0)
@@ -146,6 +156,7 @@ enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_mon
             (!policy->allow_unauthenticated && out->uid != 0 && out->uid != policy->uid))
             break;
         name_user(out->uid, out->name, sizeof out->name);
+        out->contained = (out->uid == 0 || out->uid == policy->uid) && rg_is_contained(connection);
         return RG_OK;
     case RG_PROOF_CERTIFICATE:
         memcpy(out->name, peer->name, sizeof out->name);
@@ -172,6 +183,11 @@ bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *wh
 bool rg_who_has_expired(const struct rg_who *who)
 {
     return who->proof == RG_PROOF_CERTIFICATE && (int64_t)time(NULL) > who->not_after;
+}
+
+bool rg_who_owns(const struct rg_who *who, uid_t owner)
+{
+    return who->proof == RG_PROOF_USER && !who->contained && (who->uid == 0 || who->uid == owner);
 }
 
 bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection)

@@ -20,6 +20,8 @@ struct rg_who {
     bool encrypted;
     char name[RG_CONTROL_TEXT]; /* "alice", "uid 1000 (alice)"; "": nobody has been proved */
     uid_t uid;                  /* RG_PROOF_USER: which user it is, whatever is known of the name */
+    bool
+        contained; /* RG_PROOF_USER: root, or the server's user, of a container: none of this machine's (contained.h) */
     uint8_t serial[RG_MONITOR_SERIAL];
     uint32_t serial_size;
     int64_t not_after; /* RG_PROOF_CERTIFICATE: when it expires, seconds since 1970 */
@@ -55,6 +57,8 @@ RG_MUST_CHECK enum rg_status rg_who_is(const struct rg_who_policy *policy, const
 /** Whether the certificate, if it is one, is still accepted; false with the sentence for the client. */
 bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *who, char *why,
                      size_t why_size);
+/** Whether it is root or the user `owner` of this machine, and not of a container. */
+bool rg_who_owns(const struct rg_who *who, uid_t owner);
 /** Whether a connection is by the same as a session, and no worse protected. */
 bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection);
 /** Whether a certificate's time is over. */

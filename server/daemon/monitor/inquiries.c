@@ -20,13 +20,19 @@ void rg_inquiry_see_time(const struct rg_monitor *monitor)
         rg_accounts_tick(monitor->accountant.accounts, rg_accountant_wall_ns());
 }
 
-/* --- accounts --------------------------------------------------------------------------------------------- */
+/* --- who they are ----------------------------------------------------------------------------------------- */
 
-/* The server's user and root, whom the kernel names, see all. */
-static bool is_local_operator(const struct rg_monitor *monitor, const struct rg_who *who)
+void rg_inquiry_owns(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
+                     struct rg_monitor_answer *answered)
 {
-    return who->proof == RG_PROOF_USER && rg_reader_is_operator(monitor, who);
+    struct rg_who who;
+    answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
+    if (answered->status == RG_OK && !rg_who_owns(&who, monitor->policy.uid))
+        answered->status = RG_ERR_REFUSED;
+    rg_reply(&monitor->frontend, answered, NULL, 0);
 }
+
+/* --- accounts --------------------------------------------------------------------------------------------- */
 
 /* The accountant answers by a socket, however long that takes it. */
 void rg_inquiry_usage(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
@@ -47,7 +53,7 @@ void rg_inquiry_usage(struct rg_monitor *monitor, const struct rg_monitor_questi
             "this server keeps no accounts; its operator can change that (--accounts) [usage-off]");
         return;
     }
-    query.everybody = is_local_operator(monitor, &who);
+    query.everybody = rg_who_owns(&who, monitor->policy.uid);
     rg_accounting_owner(&who, question->peer.address, "", &query.owner);
     if (rg_reply_open(&monitor->frontend, answered, ends))
         rg_reply_by(&monitor->frontend, answered, ends, rg_accounts_ask(accounts, &query, ends[1]),

@@ -1,5 +1,5 @@
 /*
- * inquiries.h - what clients ask that begins no session: what was used, quotas, and what there is in the pool.
+ * inquiries.h - what clients ask that begins no session: who they are, what was used, quotas, and what there is in the pool.
  *
  * Who asks is found out first, as for a session (who.h). The accountant and the pool's agent answer by sockets of their own, so that
  * the monitor waits for neither. The monitor's, main thread; descriptors stay the caller's.
@@ -12,6 +12,9 @@
 /** A day may have begun since something was measured, and with it GPU hours of quotas. */
 void rg_inquiry_see_time(const struct rg_monitor *monitor);
 
+/** RG_ASK_OWNS. */
+void rg_inquiry_owns(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
+                     struct rg_monitor_answer *answered);
 /**
  * What users ask of accounts: who asks is found out by the `connection` that the question came with. Each sends its answer to the
  * frontend itself, be it a refusal; rows of usage are written later by the accountant, so the monitor waits for nothing.

@@ -208,6 +208,9 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     case RG_ASK_LEASE:
         rg_inquiry_lease(monitor, question, &answered);
         break;
+    case RG_ASK_OWNS:
+        rg_inquiry_owns(monitor, question, fds[0], &answered);
+        break;
     case RG_ASK_PROBE:
         begin_probe(monitor, &answered);
         break;

@@ -19,6 +19,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_QUOTA:
     case RG_ASK_CONNECT:
     case RG_ASK_LINK:
+    case RG_ASK_OWNS:
         return n_fds == 1;
     case RG_ASK_POOL:
         return n_fds == 2;
@@ -131,6 +132,7 @@ bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
     case RG_ASK_POOL:
         return check_peer(&question->peer) && question->pool.size <= RG_QUESTION_SIZE_MAX;
     case RG_ASK_LINK:
+    case RG_ASK_OWNS:
         return check_peer(&question->peer);
     case RG_ASK_LOOK:
     case RG_ASK_LIST:

@@ -26,7 +26,7 @@ struct reading {
 bool rg_reader_is_operator(const struct rg_monitor *monitor, const struct rg_who *who)
 {
     if (who->proof == RG_PROOF_USER)
-        return who->uid == 0 || who->uid == monitor->policy.uid;
+        return rg_who_owns(who, monitor->policy.uid);
     return who->proof == RG_PROOF_CERTIFICATE && rg_pool_names_operator(&monitor->pool, who->name);
 }
 

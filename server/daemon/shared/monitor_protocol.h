@@ -74,6 +74,7 @@ enum rg_monitor_question_kind {
     RG_ASK_LOGOUT, /* the cookie is over */
     RG_ASK_ACT,    /* do something to a session or the server; the answer comes when it is done */
     RG_ASK_LINKS, /* as RG_ASK_LIST: what was measured between machines and the pool's servers, behind `after` of `page` */
+    RG_ASK_OWNS, /* with the connection: RG_OK if it is by root or the server's user, and of no container */
 };
 
 /** What the client has proved of itself. */

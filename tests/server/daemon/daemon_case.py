@@ -165,8 +165,8 @@ class Client:
         self.process.stdout.close()
 
 
-def say(address, *words, **options):
-    result = subprocess.run([CLIENT, address, *words], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+def say(address, *words, prefix=(), **options):
+    result = subprocess.run([*prefix, CLIENT, address, *words], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, text=True, timeout=60, **options)
     return result.stdout.strip()
 

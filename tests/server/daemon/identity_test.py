@@ -184,6 +184,20 @@ class Security(Case):
             self.assertIn("--password=hunter2", say(*words, "purpose=status", "show"))
         client.leave()
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs a PID namespace")
+    def test_root_of_a_container_is_no_operator(self):
+        """Which is user 0 for the kernel where the container has no user namespace."""
+        daemon = self.serve("--listen", "unix:@remote-gpud-contained-%d" % os.getpid())
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        client = self.join(daemon.near, alice, "hold", "command=/opt/app/train --password=hunter2")
+        self.assertRegex(client.line(), "^hello")
+        own = daemon.addresses()[1]
+        shown = say(own, "purpose=status", "show", prefix=("unshare", "--pid", "--fork"))
+        self.assertIn("session 1 user=alice", shown)
+        self.assertRegex(shown, "command=train$")
+        self.assertIn("--password=hunter2", say(own, "purpose=status", "show"))
+        client.leave()
+
     @unittest.skipUnless(os.geteuid() == 0 and has_user_namespaces(), "needs other users, and a user namespace")
     def test_users_whom_a_user_namespace_has_not(self):
         """As in a rootless container: to the kernel they are all the same number, which may be the server's own."""

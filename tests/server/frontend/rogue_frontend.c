@@ -13,6 +13,7 @@
  *   user                 the proof of a local user over a connection that tells of none
  *   monitor              the same by the socket to the monitor, of which the kernel says that the monitor is at both ends
  *   pair                 the same by a pair of its own
+ *   listener             the same by the socket that clients connect to, of which the kernel names who listens there
  *   nobody               no proof at all, over a connection that is none of a network's
  *   other                the proof of a local user who may not come
  *   join                 a certificate without a token
@@ -202,6 +203,8 @@ static void misbehave(const char *mode)
             fds[0] = socket(AF_INET, SOCK_STREAM, 0);
         } else if (strcmp(mode, "monitor") == 0) {
             fds[0] = RG_MONITOR_FD;
+        } else if (strcmp(mode, "listener") == 0) {
+            fds[0] = listener;
         } else if (strcmp(mode, "pair") == 0) {
             int ends[2];
             if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)

@@ -64,7 +64,7 @@ class Rogue(base.Case):
     def test_proofs_are_checked(self):
         with tempfile.TemporaryDirectory() as state:
             modes = [("impostor", "unauthorised"), ("user", "unauthorised"), ("nobody", "unauthorised"),
-                     ("monitor", "unauthorised"), ("pair", "unauthorised"),
+                     ("monitor", "unauthorised"), ("pair", "unauthorised"), ("listener", "unauthorised"),
                      ("join", "unauthorised"), ("stranger", "unsupported")]
             if os.geteuid() == 0:
                 modes.append(("other", "unauthorised"))

@@ -270,20 +270,10 @@ Test(http, links_are_few)
 /* It begins no session, gets no certificate, and asks for nobody. */
 Test(http, what_only_a_frontend_may_ask_is_its_end)
 {
-    static const enum rg_monitor_question_kind kinds[] = {RG_ASK_START,
-                                                          RG_ASK_HAND_OVER,
-                                                          RG_ASK_STAY,
-                                                          RG_ASK_JOIN,
-                                                          RG_ASK_RENEW,
-                                                          RG_ASK_PROBE,
-                                                          RG_ASK_USAGE,
-                                                          RG_ASK_QUOTA,
-                                                          RG_ASK_POOL,
-                                                          RG_ASK_LEASE,
-                                                          0,
-                                                          RG_ASK_CHECK,
-                                                          RG_ASK_LINK,
-                                                          RG_ASK_ACT + 1};
+    static const enum rg_monitor_question_kind kinds[] = {
+        RG_ASK_START,   RG_ASK_HAND_OVER, RG_ASK_STAY,  RG_ASK_JOIN, RG_ASK_RENEW, RG_ASK_PROBE, RG_ASK_USAGE,
+        RG_ASK_QUOTA,   RG_ASK_POOL,      RG_ASK_LEASE, 0,           RG_ASK_CHECK, RG_ASK_LINK,  RG_ASK_OWNS,
+        RG_ASK_OWNS + 1};
     const int fds[] = {http, http, http};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (unsigned n_fds = 0; n_fds <= 3; n_fds++) {
