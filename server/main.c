@@ -296,7 +296,8 @@ int main(int argc, char **argv)
     struct rg_output_pipes pipes;
     rg_log_name("remote-gpud");
     rg_host_memory_yield();
-    rg_log_limit_process(); /* the client can cause any line of this process, and of its driver */
+    rg_log_limit_process(
+        RG_LOG_PROCESS_LINES); /* the client can cause any line of this process, and of its driver */
     (void)setenv("SOFTGPU_LOG_LIMIT", "1", 1);
     /* As many queues as NVIDIA's driver can have: a stream that waits for the client holds up those that share its own. */
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

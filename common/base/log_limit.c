@@ -5,6 +5,7 @@
 #include "common/sync/scoped_lock.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -50,14 +51,17 @@ void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_lev
     rg_log(level, "%s%s", text, last ? " (for some seconds, others like this are left out)" : "");
 }
 
+static atomic_uint lines_of_process;
+
 static bool within_process(enum rg_log_level level)
 {
+    const unsigned lines = atomic_load_explicit(&lines_of_process, memory_order_relaxed);
     static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
     unsigned before;
     bool last;
     if (rg_log_enabled(RG_LOG_DEBUG))
         return true;
-    if (!rg_log_limit_take(&limit, RG_LOG_PROCESS_LINES, RG_LOG_PROCESS_NS, rg_now_ns(), &before, &last))
+    if (!rg_log_limit_take(&limit, lines, RG_LOG_PROCESS_NS, rg_now_ns(), &before, &last))
         return false;
     if (before)
         rg_log_always(level, "%u lines of process %d were left out", before, (int)getpid());
@@ -68,7 +72,8 @@ static bool within_process(enum rg_log_level level)
     return true;
 }
 
-void rg_log_limit_process(void)
+void rg_log_limit_process(unsigned lines)
 {
+    atomic_store_explicit(&lines_of_process, lines, memory_order_relaxed);
     rg_log_gate(within_process);
 }

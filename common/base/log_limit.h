@@ -25,8 +25,9 @@ struct rg_log_limit {
     unsigned said, left_out; /* in it */
 };
 
-/* The same for all lines of a process. */
+/* The same for all lines of a process that serves one peer, and of one that serves all. */
 #define RG_LOG_PROCESS_LINES 50u
+#define RG_LOG_ALL_LINES     600u
 #define RG_LOG_PROCESS_NS    60000000000ull
 
 #define RG_LOG_LIMIT_INIT                                                                                    \
@@ -43,7 +44,7 @@ void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_lev
  */
 RG_MUST_CHECK bool rg_log_limit_take(struct rg_log_limit *limit, unsigned lines, uint64_t period_ns,
                                      uint64_t now_ns, unsigned *before, bool *last);
-/** From now on all lines of this process, but those of rg_log_always, are within one limit. */
-void rg_log_limit_process(void);
+/** From now on all lines of this process, but those of rg_log_always, are within one limit: `lines` in RG_LOG_PROCESS_NS. */
+void rg_log_limit_process(unsigned lines);
 
 #endif

@@ -9,6 +9,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "common/base/packet.h"
 #include "server/daemon/shared/monitor_protocol.h"
 #include "server/pool/agent.h"
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -243,6 +245,12 @@ static void leave(struct rg_agent *agent)
         rg_etcd_poll(agent->etcd, NULL, 0, 50);
 }
 
+/* Etcd's key and password are to be in no core dump, nor open to other processes of the same user: but to one that is to learn (learn.c). */
+static bool close_memory(const struct rg_sandbox_policy *policy)
+{
+    return policy->mode == RG_SANDBOX_LOG || prctl(PR_SET_DUMPABLE, 0) == 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct rg_agent agent;
@@ -251,13 +259,15 @@ int main(int argc, char **argv)
     rg_log_name("remote-gpud");
     if (!secure_getenv("REMOTE_GPU_LOG"))
         rg_log_set_level(RG_LOG_INFO); /* as the server's own */
+    rg_log_limit_process(
+        RG_LOG_ALL_LINES); /* whoever renews a lease again and again causes a line each time */
     if (argc != 3 || strcmp(argv[1], "--sandbox") != 0) {
         rg_error("pool-agent is a part of remote-gpud; usage: pool-agent --sandbox POLICY");
         return EXIT_CANNOT;
     }
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         signal(ignored[i], SIG_IGN); /* those are for the server, which tells when to end */
-    if (!rg_sandbox_begin(argv[2], &policy) || !begin(&agent))
+    if (!rg_sandbox_begin(argv[2], &policy) || !close_memory(&policy) || !begin(&agent))
         return EXIT_CANNOT;
     while (!agent.ended)
         serve_once(&agent);

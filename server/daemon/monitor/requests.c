@@ -4,6 +4,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "common/base/packet.h"
 #include "server/commands/request.h"
 #include "server/daemon/monitor/readers.h"
@@ -116,6 +117,8 @@ static bool is_pending(const struct rg_requests *requests, uint64_t session)
 static void begin(struct rg_requests *requests, struct rg_monitor *monitor, struct rg_request_pending asked,
                   enum rg_suspend_command command)
 {
+    static struct rg_log_limit said =
+        RG_LOG_LIMIT_INIT; /* users may do it by the page as often as they like */
     const struct rg_sessions *sessions = &monitor->sessions;
     const struct rg_share_slot *slot = rg_sessions_slot(sessions, asked.session);
     if (!slot) {
@@ -135,8 +138,8 @@ static void begin(struct rg_requests *requests, struct rg_monitor *monitor, stru
         answer(monitor, &asked, false, false, "it has not begun yet; try again");
         return;
     }
-    rg_info("session %llu: is to be %s", (unsigned long long)asked.session,
-            command == RG_SUSPEND_RESUME ? "resumed" : "suspended");
+    rg_log_limited(&said, rg_now_ns(), RG_LOG_INFO, "session %llu: is to be %s",
+                   (unsigned long long)asked.session, command == RG_SUSPEND_RESUME ? "resumed" : "suspended");
     requests->pending[requests->n++] = asked;
 }
 

@@ -26,7 +26,20 @@ enum {
 static int journal = -1;
 static bool no_grants; /* set before there are threads */
 
-static struct rg_log_limit refusals = RG_LOG_LIMIT_INIT;
+#define LIMIT(most)                                                                                          \
+    {                                                                                                        \
+        most, RG_LOG_LIMIT_INIT                                                                              \
+    }
+/* Each event's own: no other line is left out for those of which there are too many. */
+static struct {
+    unsigned most; /* in WINDOW_NS; 0: as many as there are sessions, tokens, certificates */
+    struct rg_log_limit limit;
+} limits[RG_AUDIT_EVENTS] = {
+    [RG_AUDIT_REFUSE] = LIMIT(RG_AUDIT_REFUSALS), [RG_AUDIT_LEASE] = LIMIT(RG_AUDIT_DEEDS),
+    [RG_AUDIT_LINK] = LIMIT(RG_AUDIT_DEEDS),      [RG_AUDIT_LOGIN] = LIMIT(RG_AUDIT_DEEDS),
+    [RG_AUDIT_DRAIN] = LIMIT(RG_AUDIT_DEEDS),     [RG_AUDIT_UNDRAIN] = LIMIT(RG_AUDIT_DEEDS),
+    [RG_AUDIT_SUSPEND] = LIMIT(RG_AUDIT_DEEDS),   [RG_AUDIT_RESUME] = LIMIT(RG_AUDIT_DEEDS),
+    [RG_AUDIT_END] = LIMIT(RG_AUDIT_DEEDS)};
 
 /* The variable is inherited also by those whose stderr goes elsewhere: it says which file it is about. */
 static bool is_stderr_journal(void)
@@ -56,8 +69,8 @@ static bool may_say(enum rg_audit_event event, unsigned *missed)
 {
     bool last;
     *missed = 0;
-    return event != RG_AUDIT_REFUSE ||
-           rg_log_limit_take(&refusals, RG_AUDIT_REFUSALS, WINDOW_NS, rg_now_ns(), missed, &last);
+    return !limits[event].most ||
+           rg_log_limit_take(&limits[event].limit, limits[event].most, WINDOW_NS, rg_now_ns(), missed, &last);
 }
 
 struct text {

@@ -10,7 +10,8 @@
  *
  * It goes to stderr whatever the level of the log; where stderr is systemd's journal, to the journal itself, with the fields
  * RG_EVENT, RG_USER, RG_SERIAL, RG_FROM, RG_SESSION, RG_GPUS, RG_ENCRYPTED and RG_WHY. Refusals, which anybody can cause, are
- * limited to RG_AUDIT_REFUSALS in ten seconds; the next line then says how many were left out. Any thread.
+ * limited to RG_AUDIT_REFUSALS in ten seconds; what users do by the status page, and a pool's agent says that operators do, which can be
+ * said without end, to RG_AUDIT_DEEDS of each event. The next line of an event then says how many were left out. Any thread.
  */
 #ifndef RG_SERVER_DAEMON_SHARED_AUDIT_H
 #define RG_SERVER_DAEMON_SHARED_AUDIT_H
@@ -20,6 +21,7 @@
 #include <stdint.h>
 
 #define RG_AUDIT_REFUSALS 20u
+#define RG_AUDIT_DEEDS    200u
 
 enum rg_audit_event {
     RG_AUDIT_GRANT,
@@ -38,6 +40,7 @@ enum rg_audit_event {
     RG_AUDIT_SUSPEND,
     RG_AUDIT_RESUME,
     RG_AUDIT_END,
+    RG_AUDIT_EVENTS
 };
 
 struct rg_audit {

@@ -20,7 +20,7 @@ static void __attribute__((constructor)) start_locks(void)
 {
     rg_log_name("remote-gpu: softgpu");
     if (secure_getenv("SOFTGPU_LOG_LIMIT") != NULL) /* a server's worker: what it says is a client's doing */
-        rg_log_limit_process();
+        rg_log_limit_process(RG_LOG_PROCESS_LINES);
     for (int i = 0; i < SHARDS; i++)
         pthread_mutex_init(&shards[i].lock, NULL);
 }

@@ -50,7 +50,7 @@ Test(log_limit, of_a_process)
 {
     capture();
     rg_log_set_level(RG_LOG_INFO);
-    rg_log_limit_process();
+    rg_log_limit_process(RG_LOG_PROCESS_LINES);
     for (int i = 0; i < 5000; i++)
         rg_log(i % 2 ? RG_LOG_ERROR : RG_LOG_INFO, "from here and there %d", i);
     const char *text = logged();

@@ -213,6 +213,14 @@ class Faults(PoolCase):
         self.assertIn("works", running.finish())
         self.wait_free(server, 2)
 
+    def test_nobody_looks_into_the_agent(self):
+        """Which has etcd's key and password: they are in no core dump, nor open to processes of the same user."""
+        server = self.server(self.keep(Etcd()).urls)
+        agent = "/proc/%d" % server.agent()
+        if os.stat(agent).st_uid == 0:
+            self.skipTest("the agent has no user of its own")
+        self.assertEqual(os.stat(agent + "/mem").st_uid, 0)
+
     def test_the_agent_is_killed_while_a_session_runs_by_a_lease_that_is_kept(self):
         """The next one knows from the monitor that there is a session, and from etcd alone that the lease outlasts it."""
         etcd = self.keep(Etcd())

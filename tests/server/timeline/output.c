@@ -63,7 +63,7 @@ int main(void)
           pipe2(log, O_CLOEXEC) == 0);
     rg_log_name("remote-gpud");
     rg_log_set_level(RG_LOG_WARN);
-    rg_log_limit_process();
+    rg_log_limit_process(RG_LOG_PROCESS_LINES);
     stub_driver_use(stub_succeed);
     struct client *c = client_create();
     const struct rg_output_pipes pipes = {

@@ -86,16 +86,34 @@ Test(audit, nobody_writes_fields_of_their_own)
     cr_expect_null(strchr(entry, '\x1b'));
 }
 
-Test(audit, refusals_have_a_limit_and_nothing_else_has)
+/* Of so many that are said one after another, how many there are. */
+static unsigned said(enum rg_audit_event event, unsigned times)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < 10 * RG_AUDIT_REFUSALS; i++) {
-        rg_audit(&(struct rg_audit){.event = RG_AUDIT_REFUSE, .user = "", .from = "x", .why = "y"});
+    for (unsigned i = 0; i < times; i++) {
+        rg_audit(&(struct rg_audit){.event = event, .user = "", .from = "x", .why = "y"});
         n += receive();
     }
-    cr_expect_eq(n, RG_AUDIT_REFUSALS);
-    rg_audit(&(struct rg_audit){.event = RG_AUDIT_JOIN, .user = "alice", .from = "x"});
-    cr_expect(receive());
+    return n;
+}
+
+Test(audit, what_others_can_say_without_end_has_a_limit)
+{
+    static const enum rg_audit_event deeds[] = {RG_AUDIT_LEASE,  RG_AUDIT_LINK,    RG_AUDIT_LOGIN,
+                                                RG_AUDIT_DRAIN,  RG_AUDIT_UNDRAIN, RG_AUDIT_SUSPEND,
+                                                RG_AUDIT_RESUME, RG_AUDIT_END};
+    cr_expect_eq(said(RG_AUDIT_REFUSE, 10 * RG_AUDIT_REFUSALS), RG_AUDIT_REFUSALS);
+    for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) /* whatever was left out of others */
+        cr_expect_eq(said(deeds[i], 3 * RG_AUDIT_DEEDS), RG_AUDIT_DEEDS, "event %d", (int)deeds[i]);
+}
+
+Test(audit, what_has_an_end_by_itself_has_no_limit)
+{
+    static const enum rg_audit_event events[] = {RG_AUDIT_GRANT, RG_AUDIT_JOIN,   RG_AUDIT_RENEW,
+                                                 RG_AUDIT_TOKEN, RG_AUDIT_REVOKE, RG_AUDIT_EXPIRE,
+                                                 RG_AUDIT_QUOTA};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        cr_expect_eq(said(events[i], 3 * RG_AUDIT_DEEDS), 3 * RG_AUDIT_DEEDS, "event %d", (int)events[i]);
 }
 
 Test(audit, long_texts_are_cut)
