@@ -48,13 +48,14 @@ bool rg_job_map_open(struct rg_job_map *map, const char *path, const struct rg_d
     return true;
 }
 
+/* Everybody may read it. */
 static void name_job(const struct rg_session_entry *entry, const struct rg_pool_process *pool,
                      char out[LINE_SIZE])
 {
     const char *job = entry->pool_lease ? rg_pool_job(pool, entry->pool_lease) : "";
     if (*job)
         snprintf(out, LINE_SIZE, "%s\n", job);
-    else if (entry->pool_lease)
+    else if (entry->pool_lease && rg_pool_is_proved(pool, entry->pool_lease))
         snprintf(out, LINE_SIZE, "lease-%016" PRIx64 "\n", entry->pool_lease);
     else
         snprintf(out, LINE_SIZE, "session-%" PRIu64 "\n", entry->info.id);

@@ -131,6 +131,12 @@ const char *rg_pool_job(const struct rg_pool_process *pool, uint64_t lease)
     return "";
 }
 
+bool rg_pool_is_proved(const struct rg_pool_process *pool, uint64_t lease)
+{
+    const struct rg_pool_known *known = rg_pool_find(pool, lease);
+    return known && known->lease.name[0] && !known->lease.bearer;
+}
+
 bool rg_pool_names_operator(const struct rg_pool_process *pool, const char *name)
 {
     for (size_t i = 0; pool->operators && i < pool->operators->n; i++)

@@ -96,6 +96,8 @@ RG_MUST_CHECK enum rg_status rg_pool_check(struct rg_pool_process *pool, uint64_
                                            char *why, size_t why_size);
 /** What a lease is for, as who took it said; "": nothing was said, or it is not known. */
 const char *rg_pool_job(const struct rg_pool_process *pool, uint64_t lease);
+/** Whether its number is no secret: it is of somebody who proves that. Whoever proves nothing has a lease by knowing its number. */
+bool rg_pool_is_proved(const struct rg_pool_process *pool, uint64_t lease);
 /** Whether a certificate of that name is an operator's. */
 bool rg_pool_names_operator(const struct rg_pool_process *pool, const char *name);
 /** Nobody waits for answers any more. */

@@ -117,7 +117,7 @@ class Page(PoolCase):
         return index
 
     def test_jobs(self):
-        """What a lease is for stands in the file of its GPU, for dcgm-exporter."""
+        """What a lease is for stands in the file of its GPU, for dcgm-exporter; and of nobody's lease the number, by which others could use it."""
         etcd = self.keep(Etcd())
         folder = tempfile.TemporaryDirectory(prefix="remote-gpu-jobs-")
         self.addCleanup(folder.cleanup)
@@ -129,7 +129,7 @@ class Page(PoolCase):
             leases.append(json.loads(outcome.out))
         for lease in leases:
             self.running(server, "--lease", lease["lease"]).wait_for("begun")
-        expected = {str(self.index_of(server, leases[0]["lease"])): "4711\n", str(self.index_of(server, leases[1]["lease"])): "lease-%s\n" % leases[1]["lease"]}
+        expected = {str(self.index_of(server, leases[0]["lease"])): "4711\n", str(self.index_of(server, leases[1]["lease"])): "session-2\n"}
         wait_until(lambda: sorted(os.listdir(folder.name)) == ["0", "1"], "both files are there")
         for name, text in expected.items():
             with open(os.path.join(folder.name, name)) as file:
