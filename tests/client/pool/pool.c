@@ -120,10 +120,16 @@ Test(client_pool, what_is_granted_is_of_servers)
 
 Test(client_pool, a_server_elsewhere_sends_nobody_to_this_machine)
 {
-    static const char *const here[] = {
-        "127.0.0.1:22",       "localhost",  "[::1]:7600",     "unix:/run/some/socket",
-        "[::ffff:127.0.0.1]", "0.0.0.0:80", "[::]:80",        "mem:x",
-        "rdma://127.0.0.1",   "unix:@name", "scripted://here"};
+    static const char *const here[] = {"127.0.0.1:22", "localhost", "[::1]:7600", "unix:/run/some/socket",
+                                       "[::ffff:127.0.0.1]", "0.0.0.0:80", "[::]:80", "mem:x",
+                                       "rdma://127.0.0.1", "unix:@name", "scripted://here",
+                                       /* other spellings that connecting takes */
+                                       "127.1:22", "0x7f.1", "2130706433", "0:80", "[0:0:0:0:0:0:0:1]",
+                                       "[::ffff:7f00:1]:7600", "[0::0]", "[::ffff:0.0.0.0]", "localhost.",
+                                       "a.localhost:7600", "LocalHost.LocalDomain", "ip6-localhost", "*:80"};
+    static const char *const elsewhere[] = {"gpu2:7600",   "10.0.0.1",    "[2001:db8::1]:7600",
+                                            "128.1",       "mylocalhost", "localhost.example",
+                                            "rdma://gpu2", "1.0.0.127",   "[::ffff:a00:1]"};
     static const char *const wrong[] = {"",      "a,unix:/b",  "a|localhost", "a b",
                                         "a:1:2", "\\u001b[2J", "a:99999"};
     static const char good[] = "00000000000000a1";
@@ -132,6 +138,8 @@ Test(client_pool, a_server_elsewhere_sends_nobody_to_this_machine)
         cr_expect(rg_pool_may_lead("127.0.0.1:7600", here[i]), "%s", here[i]);
         cr_expect(rg_pool_may_lead("unix:/run/remote-gpu/socket", here[i]), "%s", here[i]);
     }
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        cr_expect(rg_pool_may_lead(ASKED, elsewhere[i]), "%s", elsewhere[i]);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         cr_expect_not(is_taken(ASKED, good, "", wrong[i]), "%s", wrong[i]);
         cr_expect_not(rg_pool_may_lead("localhost", wrong[i]), "%s", wrong[i]);
