@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define ROUND_SECONDS 300 /* a round may ask every member of a pool that is down */
+#define CONNECTIONS   64u
+#define OF_ONE        16u /* of one address */
 
 struct rg_kube_http {
     struct MHD_Daemon *daemon;
@@ -138,11 +140,11 @@ struct rg_kube_http *rg_kube_http_start(const char *where, const struct rg_kube_
         return NULL;
     }
     *http = (struct rg_kube_http){.figures = figures, .started_ns = rg_now_ns(), .interval_ns = interval_ns};
-    http->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG |
-                                        (place.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0),
-                                    0, NULL, NULL, answer, http, MHD_OPTION_SOCK_ADDR, &place,
-                                    MHD_OPTION_CONNECTION_LIMIT, 64u, MHD_OPTION_CONNECTION_TIMEOUT, 10u,
-                                    MHD_OPTION_END);
+    /* any pod may come: none keeps the kubelet's probes out, and what is wrong with its requests is no line of the log */
+    http->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | (place.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0), 0, NULL, NULL,
+        answer, http, MHD_OPTION_SOCK_ADDR, &place, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, OF_ONE, MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
     if (http->daemon) {
         const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
         rg_info("probes and metrics are answered on port %u", info ? (unsigned)info->port : 0u);

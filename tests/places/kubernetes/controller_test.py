@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import socket
 import time
 
 from cluster_case import FINALIZER, ClusterCase, wait_until
@@ -62,6 +63,14 @@ class Controller(ClusterCase):
         self.api.down()
         wait_until(lambda: self.asked("/readyz") == (503, "the API server cannot be asked\n"), "it is not ready")
         self.assertEqual(self.asked("/healthz")[0], 200)
+
+    def test_one_address_keeps_no_probes_out(self):
+        controller = self.controller("--http", "127.0.0.1:0")
+        self.find_port(controller, 1)
+        for _ in range(100):
+            one = socket.create_connection(("127.0.0.1", self.port), timeout=30, source_address=("127.0.0.2", 0))
+            self.addCleanup(one.close)
+        self.assertEqual(self.asked("/other")[0], 404)
 
     def test_a_claims_gpu_stays_published_while_a_new_controller_does_not_know_the_claim(self):
         controller = self.controller("--http", "127.0.0.1:0")
