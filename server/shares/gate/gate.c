@@ -17,7 +17,7 @@
 
 #include <stdlib.h>
 
-#define REST_NS  1000000u   /* a keeper looks so often whether the dispatcher still tends its device */
+#define REST_NS  1000000u   /* a keeper that has nothing to look at, but may soon have, looks so often */
 #define LATEST   100000000u /* nobody sleeps longer than this without a look */
 #define SOON_NS  200000u    /* a keeper that sleeps longer is woken for a new chunk */
 #define AWAKE_NS 10000000u  /* it stays awake so long for the next one */
@@ -112,8 +112,8 @@ static uint64_t keep(struct rg_gate_device *device)
 {
     RG_SCOPED_LOCK(&device->lock);
     uint64_t now = rg_now_ns();
-    if (device->pending) {
-        device->looks_at = now + REST_NS;
+    if (device->pending) { /* the dispatcher tends it, and rings when it no longer does */
+        device->looks_at = now + LATEST;
         return device->looks_at;
     }
     const uint64_t next = tend(device);
@@ -159,9 +159,8 @@ static struct rg_gate_device *device_of(struct rg_executor *executor, const stru
 /* There is something new to look at: true: the keeper is to be woken for it. The lock is held. */
 static bool wakes(struct rg_gate_device *device, uint64_t now)
 {
-    const bool sleeps =
-        device->looks_at == UINT64_MAX ||
-        (!rg_pacer_alone(&device->pacer) && !device->pacer.calm && device->looks_at > now + SOON_NS);
+    const bool hurried = !rg_pacer_alone(&device->pacer) && !device->pacer.calm;
+    const bool sleeps = device->looks_at > now + (hurried ? SOON_NS : 2 * REST_NS);
     if (sleeps)
         device->looks_at = now;
     return sleeps;

@@ -18,7 +18,7 @@ static inline uint64_t rg_most(uint64_t a, uint64_t b)
 uint32_t rg_estimate_slot(struct rg_pacer *pacer, uint64_t key);
 /** One of this kind is in the chunk. */
 void rg_estimate_note(struct rg_pacer *pacer, uint32_t slot);
-/** The chunk has taken so long. */
-void rg_estimate_learn(struct rg_pacer *pacer, uint64_t took);
+/** The chunk has taken that long: at least, at most (UINT64_MAX: not known). */
+void rg_estimate_learn(struct rg_pacer *pacer, uint64_t least, uint64_t most);
 
 #endif

@@ -50,14 +50,35 @@ static void charge(struct rg_pacer *pacer, uint64_t until)
     pacer->began = until;
 }
 
+/*
+ * What a chunk that ended between `from` and `to` says of its length. It began at chunk_at, or when it was submitted, if the turn before
+ * had ended early; if its own turn has passed early, what came after its expected end ran beside the work of the next one.
+ */
+static void learn(struct rg_pacer *pacer, uint64_t from, uint64_t to)
+{
+    const uint64_t planned = pacer->planned_all;
+    uint64_t least = from > pacer->chunk_at ? from - pacer->chunk_at : 0;
+    const uint64_t most = to > pacer->submitted_at ? to - pacer->submitted_at : 0;
+    pacer->as_expected = false;
+    if (pacer->behind) {
+        /* Whose work it ran beside is not known; but one that is that far off had a turn too long. Guests plan less. */
+        if (planned > RG_PACER_GUEST_NS && least > 8 * planned)
+            rg_estimate_learn(pacer, 2 * planned, UINT64_MAX);
+        return;
+    }
+    if (!pacer->holding && least > planned)
+        least = planned + (least - planned) / 2;
+    pacer->as_expected = !pacer->unknown && least <= planned + planned / 8 && most >= planned - planned / 8;
+    if (most)
+        rg_estimate_learn(pacer, least, most);
+}
+
 /* All is done. It was over between the last two looks: in the middle, for want of more. */
 static void settle(struct rg_pacer *pacer, uint64_t now)
 {
     const uint64_t before = rg_most(pacer->not_done_at, pacer->chunk_at);
-    const uint64_t end = now > before ? before + (now - before) / 2 : before;
-    charge(pacer, end);
-    if (!pacer->behind && end > pacer->chunk_at)
-        rg_estimate_learn(pacer, end - pacer->chunk_at);
+    charge(pacer, now > before ? before + (now - before) / 2 : before);
+    learn(pacer, pacer->not_done_at, now);
     forget_chunk(pacer);
 }
 
@@ -92,7 +113,7 @@ static void look(struct rg_pacer *pacer, uint64_t now)
     const bool alone = rg_pacer_alone(pacer);
     rg_turns_look(pacer->turns, pacer->place, &pacer->others);
     if (alone && !rg_pacer_alone(pacer) && pacer->began) {
-        pacer->began = pacer->chunk_at = pacer->not_done_at = pacer->turn_at = now;
+        pacer->began = pacer->chunk_at = pacer->submitted_at = pacer->not_done_at = pacer->turn_at = now;
         pacer->unknown = true;
         pacer->closed = true;
         pacer->go_on_at = now + pacer->go_on;
@@ -152,6 +173,7 @@ static bool go(struct rg_pacer *pacer, uint64_t estimate, uint64_t now)
     if (pacer->began == 0) {
         pacer->chunk_at = pacer->holding ? rg_turns_clear(pacer->turns, now, RG_PACER_EARLY_NS) : now;
         pacer->began = pacer->not_done_at = pacer->chunk_at;
+        pacer->submitted_at = now;
     }
     pacer->go_on_at = rg_most(pacer->go_on_at, now + pacer->go_on + 2 * estimate);
     return true;
@@ -225,7 +247,7 @@ void rg_pacer_note(struct rg_pacer *pacer, uint64_t now)
     pacer->admitted++;
     pacer->active_at = now;
     if (pacer->began == 0)
-        pacer->began = pacer->chunk_at = pacer->not_done_at = now;
+        pacer->began = pacer->chunk_at = pacer->submitted_at = pacer->not_done_at = now;
     pacer->n_kinds = 0; /* how long the others take is not learnt from this chunk */
     pacer->unknown = true;
     pacer->behind |= !pacer->holding;
@@ -245,24 +267,30 @@ static uint64_t patience(const struct rg_pacer *pacer, const struct rg_pacer_see
 
 /*
  * How soon to look whether a chunk is done that has run for so long: so that looking adds little to it, and often about the time at
- * which it should be. Where the session's program waits for its work, whoever answers it looks; what is looked here is for the case
- * that it does not wait this time.
+ * which it should be. Each look wakes a thread, which on few processors interrupts the device: where the last chunk took what was
+ * expected, only the end is looked for. Where the session's program waits for its work, whoever answers it looks; what is looked here
+ * is for the case that it does not wait this time.
  */
 static uint64_t interval(const struct rg_pacer *pacer, uint64_t now)
 {
     const uint64_t start = rg_most(pacer->began, pacer->turn_at), end = pacer->chunk_at + pacer->planned_all;
     if (pacer->calm)
         return pacer->holding ? RG_PACER_AWAITED_NS : RG_PACER_GUEST_LOOK_NS;
-    uint64_t rest = rg_least(now > start ? (now - start) / 16 : 0, pacer->others.any ? 100000 : 500000);
-    if (pacer->holding && !pacer->unknown)
-        rest = rg_least(rest, now < end ? (end - now) / 2 : (now - end) / 2);
-    return rg_most(10000, rest);
+    if (now < pacer->began) /* the turn has passed early: once at the expected end, and once when that is over */
+        return now + RG_PACER_EARLY_NS < pacer->began ? pacer->began - RG_PACER_EARLY_NS - now : pacer->began - now;
+    uint64_t rest = rg_least(now > start ? (now - start) / 16 : 0, RG_PACER_LOOK_MAX_NS);
+    if (pacer->holding && !pacer->unknown) {
+        const uint64_t near = now < end ? (end - now) / 2 : (now - end) / 2;
+        rest = rg_least(near, pacer->as_expected && now < end ? RG_PACER_LOOK_END_NS : rest);
+    }
+    return rg_most(RG_PACER_LOOK_MIN_NS, rest);
 }
 
 /* The turn may pass, as what is under way fills it and is about to be done. */
 static bool nearly_done(const struct rg_pacer *pacer, uint64_t now)
 {
     return pacer->closed && !pacer->behind && !pacer->unknown && !pacer->others.high &&
+           pacer->planned_all >= 8 * RG_PACER_EARLY_NS &&
            now + RG_PACER_EARLY_NS >= pacer->chunk_at + pacer->planned_all &&
            pacer->turn_used + pacer->planned_all + RG_TURN_LEAST_NS >=
                rg_turns_credit(pacer->turns, pacer->place);

@@ -40,10 +40,13 @@
 #define RG_PACER_LONG_NS         24000000ull /* of a chunk if nobody waits */
 #define RG_PACER_SHORT_NS        500000ull   /* of one if there are sessions of high priority */
 #define RG_PACER_LEAST_NS        100000ull   /* of one in any case */
-#define RG_PACER_EARLY_NS        60000ull    /* so long before its chunk's end a turn passes */
+#define RG_PACER_EARLY_NS        150000ull   /* so long before its chunk's end a turn passes */
 #define RG_PACER_GUEST_NS        2000000ull  /* of what goes beside another session's turn */
 #define RG_PACER_AWAITED_NS      200000ull /* between two looks at work that its program seems to wait for … */
 #define RG_PACER_GUEST_LOOK_NS   1000000ull   /* … and if it is a guest's, for which nobody else waits */
+#define RG_PACER_LOOK_MIN_NS     10000ull     /* between two looks whether a chunk is done: at least … */
+#define RG_PACER_LOOK_MAX_NS     500000ull    /* … and at most, where it is not known when … */
+#define RG_PACER_LOOK_END_NS     2000000ull   /* … and where it is */
 #define RG_PACER_GO_ON_NS        20000000ull  /* work that has not come to its end may need more to do so */
 #define RG_PACER_PATIENCE_NS     250000000ull /* so long others wait for work whose length is not known … */
 #define RG_PACER_PATIENCE_MAX_NS 1000000000ull /* … and for the longest known */
@@ -73,11 +76,13 @@ struct rg_pacer {
     /* the chunk; began 0: there is none */
     uint64_t began, planned, budget;
     uint64_t chunk_at, planned_all; /* the same, whatever has been charged and let go since */
+    uint64_t submitted_at;          /* its first; before chunk_at, where the turn before was passed early */
     bool closed;                    /* it is full: nothing more before it is done */
     bool behind;                    /* work of an earlier turn, or of a guest, is left */
     bool calm; /* when all was done last, nothing was pending: its program waits for what it submits */
     uint64_t go_on, go_on_at; /* after so long, at that time, one more may go */
     uint64_t not_done_at;     /* it was last seen to be under way */
+    bool as_expected;         /* the last one took what was estimated */
     struct {
         uint32_t slot, n;
     } kinds[RG_PACER_CHUNK_KINDS];

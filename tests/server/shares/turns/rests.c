@@ -26,6 +26,42 @@ Test(rests, the_device_rests_only_between_turns)
     }
 }
 
+/* Each look wakes a thread of the server's, which on few processors interrupts the device: all waits and turns together make few. */
+Test(rests, looks_are_few)
+{
+    static const uint64_t lengths[] = {10000, 100000, 1003000, 4 * MS};
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct sim *sim = sim_create();
+        for (unsigned n = 0; n < 8; n++)
+            sim_add(sim, lengths[i], 100, 0, RG_TURN_NORMAL);
+        sim_run(sim, S);
+        const uint64_t looks = sim->looks;
+        sim_run(sim, 3 * S);
+        cr_expect_leq(sim->looks - looks, 30 * 3 * S / RG_TURN_NS, "%llu ns: %llu looks in 3 s",
+                      (unsigned long long)lengths[i], (unsigned long long)(sim->looks - looks));
+        free(sim);
+    }
+}
+
+/* The first submission of a session begins where the turn before was to end, which ended early: it is not taken for shorter than it is. */
+Test(rests, a_short_first_submission_is_not_taken_for_a_shorter_one)
+{
+    for (unsigned n = 2; n <= 8; n++) {
+        struct sim *sim = sim_create();
+        for (unsigned i = 0; i < n; i++)
+            sim_add(sim, 10000, 100, 0, RG_TURN_NORMAL);
+        sim_run(sim, S / 2);
+        for (unsigned i = 0; i < n; i++)
+            for (unsigned slot = 0; slot < RG_PACER_KEYS; slot++)
+                if (sim->sessions[i].pacer.estimates[slot].key)
+                    cr_expect(sim->sessions[i].pacer.estimates[slot].ns >= 9000 &&
+                                  sim->sessions[i].pacer.estimates[slot].ns <= 12000,
+                              "session %u of %u: 10000 ns are taken for %llu", i, n,
+                              (unsigned long long)sim->sessions[i].pacer.estimates[slot].ns);
+        free(sim);
+    }
+}
+
 /* A cap's time is used in few pieces: each ends with a look at a device that has nothing to do. */
 Test(rests, a_capped_session_works_once_for_each_filling_of_its_bucket)
 {

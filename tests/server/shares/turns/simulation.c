@@ -96,6 +96,7 @@ static void run_session(struct sim *sim, struct sim_session *session)
     const struct rg_pacer_seen seen = {
         .now = sim->now, .done = session->first == session->end, .pending = session->pending_since != 0};
     session->step_at = rg_pacer_step(&session->pacer, &seen);
+    sim->looks++;
 }
 
 void sim_run(struct sim *sim, uint64_t ns)

@@ -38,6 +38,7 @@ struct sim {
     uint64_t now;
     uint64_t idle_ns; /* the device had nothing to do */
     uint64_t rests;   /* how often that began */
+    uint64_t looks;   /* how often a session looked whether its work is done */
     bool idle;
 };
 
