@@ -63,6 +63,13 @@ static LLVMValueRef argument_value(struct sg_codegen *gen, LLVMValueRef memory, 
     return value;
 }
 
+/* Where the call wants the result of a built-in function: declarations may leave it out. */
+static void give_result(struct sg_codegen *gen, LLVMValueRef value, LLVMValueRef out, unsigned alignment)
+{
+    if (gen->insn->call->n_returns > 0)
+        LLVMSetAlignment(LLVMBuildStore(B, value, out), alignment);
+}
+
 static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMValueRef *in, LLVMValueRef *out)
 {
     LLVMValueRef arguments[6] = {gen->thread};
@@ -70,8 +77,7 @@ static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMVa
     case SG_BUILTIN_VPRINTF:
         arguments[1] = argument_value(gen, in[0], gen->guest);
         arguments[2] = argument_value(gen, in[1], gen->guest);
-        LLVMSetAlignment(
-            LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_vprintf", gen->i32, arguments, 3), out[0]), 4);
+        give_result(gen, sg_gen_runtime(gen, "sg_rt_vprintf", gen->i32, arguments, 3), out[0], 4);
         break;
     case SG_BUILTIN_ASSERTFAIL:
         sg_gen_place(gen);
@@ -83,8 +89,7 @@ static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMVa
         break;
     case SG_BUILTIN_MALLOC:
         arguments[1] = argument_value(gen, in[0], gen->i64);
-        LLVMSetAlignment(
-            LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_malloc", gen->pointer, arguments, 2), out[0]), 8);
+        give_result(gen, sg_gen_runtime(gen, "sg_rt_malloc", gen->pointer, arguments, 2), out[0], 8);
         break;
     case SG_BUILTIN_SET_CONDITIONAL:
         arguments[1] = argument_value(gen, in[0], gen->i64);

@@ -127,4 +127,9 @@ Test(analysis, builtins)
     cr_expect_eq(sg_builtin_find(checked_function(&checked, "vprintf")), SG_BUILTIN_VPRINTF);
     cr_expect_eq(sg_builtin_find(checked_function(&checked, "mine")), SG_BUILTIN_NONE);
     checked_end(&checked);
+    checked_begin(&checked, ".extern .func vprintf(.param .b64 a, .param .b64 b);\n"
+                            ".extern .func (.param .b32 result) free(.param .b64 a);\n");
+    cr_expect_eq(sg_builtin_find(checked_function(&checked, "vprintf")), SG_BUILTIN_VPRINTF);
+    cr_expect_eq(sg_builtin_find(checked_function(&checked, "free")), SG_BUILTIN_NONE);
+    checked_end(&checked);
 }

@@ -245,3 +245,26 @@ Test(forms, sums_as_operands)
     }
     cr_expect_eq(out[128], UINT32_MAX);
 }
+
+/* Taichi declares vprintf without its result, which a linker that goes by names does not notice. */
+Test(forms, built_in_functions_without_a_result)
+{
+    struct sg_program *program = program_of(
+        ".extern .func vprintf(.param .b64 format, .param .b64 arguments);\n"
+        ".extern .func malloc(.param .b64 size);\n"
+        ".global .align 1 .b8 text[1];\n"
+        ".visible .entry k(.param .u64 pin, .param .u64 pout) {\n"
+        ".reg .b64 %a, %b; .reg .b32 %t;\n"
+        "ld.param.u64 %a, [pout]; mov.u32 %t, %tid.x; mad.wide.u32 %a, %t, 4, %a; mov.u64 %b, text;\n"
+        "{ .param .b64 f; .param .b64 g; st.param.b64 [f], %b; st.param.b64 [g], 0;\n"
+        "call vprintf, (f, g); }\n"
+        "{ .param .b64 s; st.param.b64 [s], 16; call malloc, (s); }\n"
+        "st.global.u32 [%a], %t; ret; }\n");
+    const void *params[2] = {in, out};
+    memset(out, 0xff, sizeof(out));
+    place_variables(program);
+    cr_assert_eq(run_grid(program, 1, 64, params), 0);
+    for (uint32_t i = 0; i < 64; i++)
+        cr_expect_eq(out[i], i);
+    free_program(program);
+}
