@@ -66,9 +66,7 @@ static CUresult add(struct link_state *state, CUjitInputType type, const void *d
         return sg_sources_add_found(&state->sources, &image, log);
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
-        sg_log_say(log,
-                   "objects and libraries of host code cannot be linked here: only PTX and fat binaries can");
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+        return sg_sources_add_host_code(&state->sources, data, size, log);
     case CU_JIT_INPUT_NVVM:
         sg_log_say(log, "intermediate code (LTO-IR) cannot be linked here: only PTX and fat binaries can");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;

@@ -27,6 +27,12 @@ CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, stru
 /** The same of an image that has been identified, by whatever bounds there are. */
 CUresult sg_sources_add_found(struct sg_sources *sources, const struct rg_cuda_image *image,
                               struct sg_text *log);
+/**
+ * Adds the PTX in an object of host code, or in all objects of a library (host_code.c). CUDA_ERROR_NO_BINARY_FOR_GPU: there is none;
+ * CUDA_ERROR_INVALID_IMAGE: a library or a fat binary that is damaged. The log says which.
+ */
+CUresult sg_sources_add_host_code(struct sg_sources *sources, const void *data, size_t size,
+                                  struct sg_text *log);
 /** Adds a copy of `size` bytes of text. */
 CUresult sg_sources_add_text(struct sg_sources *sources, const char *text, size_t size);
 /** Parses and links them. */

@@ -1,13 +1,14 @@
 /*
  * linking.c - programs that link device code in less usual ways: fat binaries by the wrapper that nvcc puts around them, small
- * and large ones, alone and with objects that are still to be linked; sizes that do not fit; a linker state that one thread
- * adds to, from another context than the state's, while another thread destroys that; and states and contexts that are made
- * while an earlier call's failure is not known yet.
+ * and large ones, alone and with objects that are still to be linked; those in objects and libraries of host code; sizes that do not
+ * fit; a linker state that one thread adds to, from another context than the state's, while another thread destroys that; and states
+ * and contexts that are made while an earlier call's failure is not known yet.
  *
  *   linking all
  */
 #include "tests/fidelity/must.h"
 
+#include <elf.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -122,6 +123,91 @@ static void objects_behind(void)
     free(code);
     free(first);
     free(second);
+}
+
+/* --- objects and libraries of host code ------------------------------------------------------------------------------ */
+
+static const char names[] = "\0.names\0__nv_relfatbin\0.text";
+
+/* An object as nvcc -dc makes it: a section of fat binaries, here two, and one of the host's. */
+static unsigned char *object(const char *first, const char *second, size_t *size)
+{
+    enum { NAMES = 64, TEXT = 128, CODE = 136, SECTIONS = 4 };
+    size_t a, b;
+    struct container *one = fat_binary(first, 0, 1, &a), *two = fat_binary(second, 100, 1, &b);
+    const size_t headers = CODE + a + 8 + b; /* with padding between them */
+    *size = headers + SECTIONS * sizeof(Elf64_Shdr);
+    unsigned char *made = calloc(1, *size);
+    if (!made)
+        exit(1);
+    const Elf64_Ehdr header = {.e_ident = ELFMAG "\2\1\1",
+                               .e_type = ET_REL,
+                               .e_machine = EM_X86_64,
+                               .e_version = 1,
+                               .e_shoff = headers,
+                               .e_ehsize = sizeof header,
+                               .e_shentsize = sizeof(Elf64_Shdr),
+                               .e_shnum = SECTIONS,
+                               .e_shstrndx = 1};
+    const Elf64_Shdr sections[SECTIONS] = {
+        {0},
+        {.sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = NAMES, .sh_size = sizeof names},
+        {.sh_name = 23, .sh_type = SHT_PROGBITS, .sh_offset = TEXT, .sh_size = 8},
+        {.sh_name = 8, .sh_type = SHT_PROGBITS, .sh_offset = CODE, .sh_size = headers - CODE}};
+    memcpy(made, &header, sizeof header);
+    memcpy(made + NAMES, names, sizeof names);
+    memcpy(made + CODE, one, a);
+    memcpy(made + CODE + a + 8, two, b);
+    memcpy(made + headers, sections, sizeof sections);
+    free(one);
+    free(two);
+    return made;
+}
+
+/* Appends a member to a library of `at` bytes; how many it has then. */
+static size_t append(unsigned char *library, size_t at, const char *name, const void *data, size_t size)
+{
+    char header[61];
+    snprintf(header, sizeof header, "%-16s%-12d%-6d%-6d%-8d%-10zu`\n", name, 0, 0, 0, 644, size);
+    memcpy(library + at, header, 60);
+    memcpy(library + at + 60, data, size);
+    return at + 60 + size + size % 2;
+}
+
+static void link_well(CUjitInputType type, void *data, size_t size, const char *name)
+{
+    CUlinkState state;
+    void *image;
+    size_t image_size;
+    CHECK(cuLinkCreate_v2(0, NULL, NULL, &state));
+    CHECK(cuLinkAddData_v2(state, type, data, size, name, 0, NULL, NULL));
+    CHECK(cuLinkComplete(state, &image, &image_size));
+    launch(image, name, (int)strlen(name));
+    CHECK(cuLinkDestroy(state));
+}
+
+static void host_code(void)
+{
+    size_t a, b, size;
+    unsigned char *one = object("of_host", "beside_it", &a), *two = object("in_a_library", "at_its_end", &b);
+    unsigned char *library = calloc(1, a + b + 1000);
+    if (!library)
+        exit(1);
+    memcpy(library, "!<arch>\n", 8);
+    size = append(library, 8, "/", "symbols", 7);
+    size = append(library, size, "one.o/", one, a);
+    size = append(library, size, "text.o/", "no object", 9);
+    size = append(library, size, "two.o/", two, b);
+    link_well(CU_JIT_INPUT_OBJECT, one, a, "of_host");
+    link_well(CU_JIT_INPUT_OBJECT, one, a, "beside_it");
+    link_well(CU_JIT_INPUT_LIBRARY, library, size, "beside_it");
+    link_well(CU_JIT_INPUT_LIBRARY, library, size, "at_its_end");
+    link_one(CU_JIT_INPUT_LIBRARY, library, size - 10, "cut off");
+    link_one(CU_JIT_INPUT_LIBRARY, library, 75, "without objects");
+    link_one(CU_JIT_INPUT_OBJECT, one, a - 10, "without its last section");
+    free(one);
+    free(two);
+    free(library);
 }
 
 static void wrong(void)
@@ -258,6 +344,7 @@ int main(void)
     wrapped("large", 300000);
     wrapped("very_large", 4300000); /* more than one part */
     objects_behind();
+    host_code();
     wrong();
     two_contexts();
     late_failures();
