@@ -59,13 +59,17 @@ def ensure_built(folder):
 def needed_libraries(paths):
     """The shared libraries, but for the system's own, that these programs load: name -> path."""
     found = {}
-    for path in paths:
-        listing = subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-        for line in listing.stdout.decode().splitlines():
-            name, arrow, rest = line.strip().partition(" => ")
-            if arrow and rest.startswith("/") and not name.startswith(SYSTEM_LIBRARIES):
-                found[name] = rest.split(" ")[0]
+    for line in listed(paths):
+        name, arrow, rest = line.partition(" => ")
+        if arrow and rest.startswith("/") and not name.startswith(SYSTEM_LIBRARIES):
+            found[name] = rest.split(" ")[0]
     return found
+
+
+def listed(paths):
+    """What ldd says of them."""
+    listing = subprocess.run(["ldd", *paths], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return [line.strip() for line in listing.stdout.decode(errors="replace").splitlines()]
 
 
 def collect(build, target):
@@ -104,11 +108,9 @@ def copy_into(build, folder):
     os.makedirs(os.path.join(folder, "bench"))
     for path in bench_programs(build):
         shutil.copy2(path, os.path.join(folder, "bench"))
-    programs = [os.path.join(base, name) for base, _, names in os.walk(folder) for name in names
-                if not name.endswith(".py")]
     os.makedirs(os.path.join(folder, "libraries"))
-    for name, path in needed_libraries(programs).items():
-        if name not in ("libcuda.so.1", "libstdc++.so.6", "libgcc_s.so.1"):
+    for name, path in needed_libraries(all_programs(folder)).items():
+        if name not in ("libcuda.so.1", "libnccl.so.2", "libstdc++.so.6", "libgcc_s.so.1"):
             shutil.copy2(path, os.path.join(folder, "libraries", name))
     for path in CARRIED:
         if not os.path.exists(os.path.join(ROOT, path)):
@@ -138,17 +140,20 @@ def programs_in(folder):
     return found
 
 
+def all_programs(folder):
+    """Of a folder with a staged tree, examples and benchmark. Examples load nothing of their own, but for NCCL's."""
+    return [path for part in ("stage", "examples/nccl", "bench") for path in programs_in(os.path.join(folder, part))]
+
+
 def lacking(paths):
     """The names of the libraries that these programs do not find, or of which what is found is too old for them."""
     found = set()
-    for path in paths:
-        listing = subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        for line in listing.stdout.decode(errors="replace").splitlines():
-            name, arrow, rest = line.strip().partition(" => ")
-            if arrow and rest.startswith("not found"):
-                found.add(name)
-            elif ": version `" in line:  # "PROGRAM: LIBRARY: version `…' not found (required by …)"
-                found.add(os.path.basename(line.partition(": version `")[0].rpartition(" ")[2]))
+    for line in listed(paths):
+        name, arrow, rest = line.partition(" => ")
+        if arrow and rest.startswith("not found"):
+            found.add(name)
+        elif ": version `" in line:  # "PROGRAM: LIBRARY: version `…' not found (required by …)"
+            found.add(os.path.basename(line.partition(": version `")[0].rpartition(" ")[2]))
     return found
 
 
@@ -161,7 +166,7 @@ def use_libraries(build):
     os.makedirs(used)
     rest = os.environ.get("LD_LIBRARY_PATH")
     os.environ["LD_LIBRARY_PATH"] = used + (":" + rest if rest else "")
-    programs = [path for part in ("stage", "examples", "bench") for path in programs_in(os.path.join(build.folder, part))]
+    programs = all_programs(build.folder)
     while True:
         names = [name for name in sorted(lacking(programs))
                  if os.path.exists(os.path.join(kept, name)) and not os.path.exists(os.path.join(used, name))]
