@@ -19,6 +19,8 @@
 #include "client/transfer/credit.h"
 #include "client/transfer/transfer.h"
 
+#include <pthread.h>
+
 static void sender_idle(struct rg_session *session)
 {
     rg_prealloc_answer_reclaim(session);
@@ -53,10 +55,8 @@ static bool out_of_memory(struct rg_session *session)
     return rg_modules_give_back() || allocations;
 }
 
-void rg_modules_register(void)
+static void fill_hooks(void)
 {
-    if (rg_hooks.hello)
-        return; /* another entry was asked for before */
     rg_hooks = (struct rg_hooks){
         .contexts_suspect = rg_context_find_failed,
         .blocks_on_context = rg_timeline_blocks_on_context,
@@ -89,4 +89,11 @@ void rg_modules_register(void)
         .thread_ends = thread_ends,
         .thread_ended = thread_ended,
     };
+}
+
+void rg_modules_register(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once,
+                 fill_hooks); /* several threads may load this library at once, by each of its entries */
 }

@@ -18,19 +18,18 @@ static CUresult not_ready(void)
     return CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
-static void load(void)
+static void fill_fallback(void)
 {
-    void *const *table = rg_interpose_core(RG_CLIENT_ENTRY, RG_API_COUNT);
-    if (!table) {
-        for (int i = 0; i < RG_API_COUNT; i++)
-            fallback[i] = (void *)not_ready;
-        table = fallback;
-    }
-    __atomic_store_n(&rg_interpose_table, table, __ATOMIC_RELEASE);
+    for (int i = 0; i < RG_API_COUNT; i++)
+        fallback[i] = (void *)not_ready;
 }
 
 void *const *rg_interpose_load(void)
 {
-    pthread_once(&once, load);
-    return rg_interpose_table;
+    void *const *table = rg_interpose_core(RG_CLIENT_ENTRY, RG_API_COUNT);
+    if (!table) {
+        pthread_once(&once, fill_fallback);
+        table = fallback;
+    }
+    return rg_interpose_first(&rg_interpose_table, table);
 }

@@ -14,7 +14,7 @@
 
 /** The client core's table, once loaded; read with acquire. */
 extern void *const *rg_interpose_table;
-/** Loads the core (once, whichever thread comes first) and returns the table to use. */
+/** Loads the core and returns the table to use: that of the thread that came first. */
 void *const *rg_interpose_load(void);
 
 static inline void *rg_entry(int index)

@@ -22,26 +22,27 @@ static const char *not_ready_text(void)
     return "remote-gpu is not installed completely";
 }
 
-static void load(void)
+static void fill_fallback(void)
+{
+    for (int i = 0; i < RG_NCCL_FUNCTION_COUNT; i++)
+        fallback[i] = (void *)not_ready;
+    fallback[RG_NCCL_ncclGetErrorString] = fallback[RG_NCCL_ncclGetLastError] = (void *)not_ready_text;
+}
+
+static void *const *load(void)
 {
     void *const *table = rg_interpose_core(RG_CLIENT_NCCL_ENTRY, RG_NCCL_FUNCTION_COUNT);
     if (!table) {
-        for (int i = 0; i < RG_NCCL_FUNCTION_COUNT; i++)
-            fallback[i] = (void *)not_ready;
-        fallback[RG_NCCL_ncclGetErrorString] = fallback[RG_NCCL_ncclGetLastError] = (void *)not_ready_text;
+        pthread_once(&once, fill_fallback);
         table = fallback;
     }
-    __atomic_store_n(&functions, table, __ATOMIC_RELEASE);
+    return rg_interpose_first(&functions, table);
 }
 
 void *rg_nccl_entry(enum rg_nccl_function function)
 {
     void *const *table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
-    if (!table) {
-        pthread_once(&once, load);
-        table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
-    }
-    return table[function];
+    return (table ? table : load())[function];
 }
 
 ncclResult_t rg_nccl_later(const char *name)

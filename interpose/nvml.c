@@ -24,26 +24,27 @@ static const char *not_found_text(void)
     return "remote-gpu is not installed completely";
 }
 
-static void load(void)
+static void fill_fallback(void)
+{
+    for (int i = 0; i < RG_NVML_FUNCTION_COUNT; i++)
+        fallback[i] = (void *)not_found;
+    fallback[RG_NVML_FUNCTION_nvmlErrorString] = (void *)not_found_text;
+}
+
+static void *const *load(void)
 {
     void *const *table = rg_interpose_core(RG_CLIENT_NVML_ENTRY, RG_NVML_FUNCTION_COUNT);
     if (!table) {
-        for (int i = 0; i < RG_NVML_FUNCTION_COUNT; i++)
-            fallback[i] = (void *)not_found;
-        fallback[RG_NVML_FUNCTION_nvmlErrorString] = (void *)not_found_text;
+        pthread_once(&once, fill_fallback);
         table = fallback;
     }
-    __atomic_store_n(&functions, table, __ATOMIC_RELEASE);
+    return rg_interpose_first(&functions, table);
 }
 
 static void *find(enum rg_nvml_function function)
 {
     void *const *table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
-    if (!table) {
-        pthread_once(&once, load);
-        table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
-    }
-    return table[function];
+    return (table ? table : load())[function];
 }
 
 #define SERVED(returns, name, parameters, arguments)                                                         \

@@ -15,12 +15,15 @@
 #include "client/core/probe.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
+#include "client/credentials/credentials.h"
 #include "client/nvml/nvml.h"
 #include "client/query/lease.h"
 #include "client/query/servers.h"
+#include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
+#include "transport/connect/connect.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -186,6 +189,21 @@ static CUresult start(void)
     return CUDA_SUCCESS;
 }
 
+/*
+ * What connecting loads, before the lock is taken: a thread that waits for the lock in a constructor of a library that it opens has the
+ * loader's (dlopen(3)). What is wrong is said by who connects.
+ */
+static void load_transports(void *unused)
+{
+    (void)unused;
+    RG_CLEANUP_FREE char *list = strdup(rg_servers_named());
+    RG_CLEANUP_FREE struct rg_credentials *credentials = malloc(sizeof *credentials);
+    char *rest = list, *server;
+    while (credentials && (server = rg_servers_next_of_any(&rest)))
+        if (rg_credentials_find(server, credentials, NULL, 0) == RG_OK)
+            rg_transport_load(server, credentials->found);
+}
+
 static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, after_fork_in_child);
@@ -197,6 +215,7 @@ CUresult rg_connect_start(void)
     if (tried)
         return rg_sessions_outcome;
     pthread_once(&once, watch_forks); /* before anything that a fork could find half done */
+    rg_thread_with_room(load_transports, NULL);
     RG_SCOPED_LOCK(&start_lock);
     if (!tried) {
         atomic_store(&starting, true);

@@ -102,6 +102,11 @@ char *rg_servers_next(char **rest)
     return next_part(rest, "|");
 }
 
+char *rg_servers_next_of_any(char **rest)
+{
+    return next_part(rest, ",|");
+}
+
 bool rg_servers_read(struct rg_servers *out, const char *list)
 {
     *out = (struct rg_servers){.text = strdup(list)};

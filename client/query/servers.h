@@ -44,5 +44,7 @@ void rg_servers_unreached(const char *server, enum rg_status status, const char 
                           char *out, size_t size);
 /** Cuts the next alternative off `*rest`; NULL: there is none left. */
 char *rg_servers_next(char **rest);
+/** Likewise the next server of a whole list, whether it is an alternative or not. */
+char *rg_servers_next_of_any(char **rest);
 
 #endif

@@ -2,6 +2,7 @@
 #include "common/base/thread.h"
 
 #include "common/base/uncancelled.h"
+#include "common/base/valgrind.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -60,15 +62,20 @@ static void *begin(void *arg)
     return result;
 }
 
-/* Threads have by default what the program's limit of stacks was when it started. */
+/* Of those that threads have by default, which the program's limit of stacks was when it started. */
+static size_t stack_size(const pthread_attr_t *attributes)
+{
+    size_t size = 0;
+    return pthread_attr_getstacksize(attributes, &size) == 0 && size > STACK_LEAST ? size : STACK_LEAST;
+}
+
 static int make(pthread_t *out, struct start *start)
 {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
         return ENOMEM;
-    size_t size = 0;
-    const bool little = pthread_attr_getstacksize(&attributes, &size) == 0 && size < STACK_LEAST &&
-                        pthread_attr_setstacksize(&attributes, STACK_LEAST) == 0;
+    const bool little =
+        stack_size(&attributes) == STACK_LEAST && pthread_attr_setstacksize(&attributes, STACK_LEAST) == 0;
     const int error = pthread_create(out, little ? &attributes : NULL, begin, start);
     pthread_attr_destroy(&attributes);
     return error;
@@ -137,15 +144,67 @@ static void *run_errand(void *arg)
     return NULL;
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/*
+ * Calls run(arg) with the stack pointer at `top`. This function, since it asks for its frame, has a frame pointer, which the callee keeps:
+ * so debuggers and profilers see who has called.
+ */
+static __attribute__((noinline)) void call_on(void *top, void *(*run)(void *), void *arg)
+{
+    __asm__ volatile("movq %%rsp, %%rbx\n\t"
+                     "movq %[top], %%rsp\n\t"
+                     "callq *%[run]\n\t"
+                     "movq %%rbx, %%rsp"
+                     : "+D"(arg)
+                     : [top] "r"(top), [run] "r"(run), "r"(__builtin_frame_address(0))
+                     : "rax", "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0",
+                       "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+                       "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+}
+
+/*
+ * The calling thread, on a stack that is made for that. False: not here. In a signal handler that has a stack of its own, the next
+ * signal's would begin at that one's top, where this one's frames are.
+ */
+static bool run_on_another_stack(struct errand *errand)
+{
+    pthread_attr_t attributes;
+    stack_t signals;
+    if (sigaltstack(NULL, &signals) != 0 || signals.ss_flags & SS_ONSTACK || rg_under_valgrind() ||
+        pthread_attr_init(&attributes) != 0)
+        return false;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = stack_size(&attributes) & ~(page - 1);
+    pthread_attr_destroy(&attributes);
+    char *stack = mmap(NULL, page + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED)
+        return false;
+    const bool good = mprotect(stack + page, size, PROT_READ | PROT_WRITE) == 0;
+    if (good)
+        call_on(stack + page + size, run_errand, errand);
+    munmap(stack, page + size);
+    return good;
+}
+#else
+static bool run_on_another_stack(struct errand *errand)
+{
+    (void)errand;
+    return false;
+}
+#endif
+
 void rg_thread_with_room(void (*run)(void *), void *arg)
 {
     RG_UNCANCELLED;
     struct errand errand = {run, arg};
     pthread_t thread;
-    if (has_room() || rg_thread_create(&thread, "rg-errand", run_errand, &errand) != RG_OK)
+    if (has_room())
         run(arg);
-    else
+    else if (run_on_another_stack(&errand))
+        return;
+    else if (rg_thread_create(&thread, "rg-errand", run_errand, &errand) == RG_OK)
         pthread_join(thread, NULL);
+    else
+        run(arg);
 }
 
 bool rg_thread_has_others(void)

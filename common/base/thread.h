@@ -23,8 +23,9 @@ RG_MUST_CHECK bool rg_thread_start(const char *name, void *(*run)(void *), void 
 RG_MUST_CHECK enum rg_status rg_thread_create_detached(const char *name, void *(*run)(void *), void *arg);
 
 /**
- * Calls run(arg), which needs some hundred kilobytes of stack (names are looked up, TLS is begun): on the calling thread if
- * that has so much left, else on one that is made for it. The stacks of a program's threads and coroutines may have 16 KiB.
+ * Calls run(arg), which needs some hundred kilobytes of stack (names are looked up, TLS is begun). The stacks of a program's threads
+ * and coroutines may have 16 KiB: then the calling thread goes to another stack meanwhile, so that it still has the locks that it has,
+ * such as the loader's in constructors of a library that is opened. Signal handlers with a stack of their own wait for another thread.
  */
 void rg_thread_with_room(void (*run)(void *), void *arg);
 

@@ -2,8 +2,15 @@
 #include "scenario.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
 
 typedef CUresult init_function(unsigned flags);
 typedef CUresult count_function(int *count);
@@ -85,7 +92,93 @@ static int opened_in_namespaces(void)
     return 0;
 }
 
+/* --- libraries whose constructors make calls, while the loader has its lock ---------------------------------- */
+
+/* What the constructor of the library beside this program says. */
+static int open_plugin(void)
+{
+    char path[PATH_MAX] = "";
+    const ssize_t size = readlink(program_path, path, sizeof path - 1);
+    char *slash = size > 0 ? strrchr(path, '/') : NULL;
+    if (!slash)
+        return -1;
+    snprintf(slash, sizeof path - (size_t)(slash - path), "/process_plugin.so");
+    void *library = dlopen(path, RTLD_NOW);
+    const int *result = library ? (const int *)dlsym(library, "plugin_result") : NULL;
+    return result ? *result : -1;
+}
+
+static int constructor_calls(void)
+{
+    say("constructor: %d\n", open_plugin());
+    device_up();
+    say("work: %d\n", device_work(3));
+    return 0;
+}
+
+static void open_in_coroutine(void)
+{
+    say("constructor: %d\n", open_plugin());
+}
+
+/* On a stack that the threads library knows nothing of. */
+static int constructor_in_coroutine(void)
+{
+    enum { SIZE = 128 << 10 };
+    static ucontext_t outside, inside;
+    void *stack = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack == MAP_FAILED || getcontext(&inside) != 0)
+        return 1;
+    inside.uc_stack.ss_sp = stack;
+    inside.uc_stack.ss_size = SIZE;
+    inside.uc_link = &outside;
+    makecontext(&inside, open_in_coroutine, 0);
+    return swapcontext(&outside, &inside);
+}
+
+static void *call_first(void *unused)
+{
+    int count;
+    cuInit(0);
+    cuDeviceGetCount(&count);
+    return unused;
+}
+
+/* One thread makes the process's first call while another opens the library. */
+static int beside_first_call(useconds_t later)
+{
+    pthread_t thread;
+    alarm(20);
+    if (pthread_create(&thread, NULL, call_first, NULL) != 0)
+        return 2;
+    usleep(later);
+    const int result = open_plugin();
+    pthread_join(thread, NULL);
+    return result != 0;
+}
+
+static int constructor_beside_first_call(void)
+{
+    enum { CHILDREN = 40, STEP_US = 100 };
+    int wrong = 0;
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        int status = -1;
+        const int pid = fork();
+        if (pid == 0)
+            _exit(beside_first_call(i * STEP_US));
+        waitpid(pid, &status, 0);
+        wrong += status != 0;
+        if (WIFSIGNALED(status))
+            break; /* it hung */
+    }
+    say("children that did otherwise: %d\n", wrong);
+    return 0;
+}
+
 const struct scenario scenarios[] = {
+    {"constructor_calls", constructor_calls},
+    {"constructor_in_coroutine", constructor_in_coroutine},
+    {"constructor_beside_first_call", constructor_beside_first_call},
     {"opened_by_threads", opened_by_threads},
     {"opened_in_namespaces", opened_in_namespaces},
     {NULL, NULL},

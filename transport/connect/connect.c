@@ -30,6 +30,19 @@ static enum rg_status prepare(const struct rg_transport_options *given, const ch
     return rg_filter_chain_parse(options->filters ? options->filters : fallback, chain, why, why_size);
 }
 
+/* The name of the part. */
+static const char *part_of(const struct rg_address *address, bool tls)
+{
+    return tls && strcmp(address->scheme, "tcp") == 0 ? "tls" : address->transport;
+}
+
+void rg_transport_load(const char *address, bool tls)
+{
+    struct rg_address parsed;
+    if (rg_address_parse(address, &parsed, NULL, 0) == RG_OK)
+        (void)rg_transport_find(part_of(&parsed, tls), NULL, 0);
+}
+
 enum rg_status rg_transport_connect(const char *address, const struct rg_transport_options *given, char *why,
                                     size_t why_size, struct rg_conn **out)
 {
@@ -38,9 +51,8 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
     struct rg_filter_chain chain;
     RG_TRY(rg_address_parse(address, &parsed, why, why_size));
     RG_TRY(prepare(given, secure_getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size));
-    if (options.tls && strcmp(parsed.scheme, "tcp") == 0)
-        snprintf(parsed.transport, sizeof parsed.transport, "tls");
-    const struct rg_transport_ops *ops = rg_transport_find(parsed.transport, why, why_size);
+    const struct rg_transport_ops *ops =
+        rg_transport_find(part_of(&parsed, options.tls != NULL), why, why_size);
     if (!ops)
         return RG_ERR_UNREACHABLE;
     struct rg_conn *conn = NULL;

@@ -31,6 +31,11 @@ struct rg_transport_ops;
 RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address,
                                                   const struct rg_transport_options *options, char *why,
                                                   size_t why_size, struct rg_conn **out);
+/**
+ * Loads the part that connecting to `address` takes, with TLS or without, so that rg_transport_connect has it: for who holds locks
+ * then that must not be held across dlopen(3). What is wrong, that says.
+ */
+void rg_transport_load(const char *address, bool tls);
 RG_MUST_CHECK enum rg_status rg_transport_listen(const char *address,
                                                  const struct rg_transport_options *options, char *why,
                                                  size_t why_size, struct rg_listener **out);

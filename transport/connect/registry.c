@@ -8,7 +8,8 @@
  * the transport and registers its table.
  *
  * A transport that is not there, or a part of another build, is explained in `why`. Threads: any; the table
- * has a lock.
+ * has a lock, which is not held while a part is loaded: the loader has one of its own, and a thread that holds that while
+ * constructors of a library of the program's run may come here.
  */
 #include "transport/connect/registry.h"
 
@@ -115,14 +116,25 @@ static struct rg_transport_ops *load_part(const char *name, char *why, size_t wh
     return ops;
 }
 
-const struct rg_transport_ops *rg_transport_find(const char *name, char *why, size_t why_size)
+static const struct rg_transport_ops *find(const char *name)
 {
     RG_SCOPED_LOCK(&registry_lock);
     add_locked(&rg_transport_mem_ops);
-    const struct rg_transport_ops *ops = find_registered(name);
-    if (!ops) {
-        struct rg_transport_ops *loaded = load_part(name, why, why_size);
-        ops = loaded ? add_locked(loaded) : NULL;
-    }
-    return ops;
+    return find_registered(name);
+}
+
+static const struct rg_transport_ops *add(struct rg_transport_ops *ops)
+{
+    RG_SCOPED_LOCK(&registry_lock);
+    return add_locked(ops);
+}
+
+const struct rg_transport_ops *rg_transport_find(const char *name, char *why, size_t why_size)
+{
+    const struct rg_transport_ops *ops = find(name);
+    if (ops)
+        return ops;
+    struct rg_transport_ops *loaded =
+        load_part(name, why, why_size); /* others may load it at the same time */
+    return loaded ? add(loaded) : NULL;
 }
