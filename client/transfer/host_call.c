@@ -11,9 +11,11 @@
 #include "client/core/thread.h"
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
+#include "common/base/log.h"
+#include "common/base/signals.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 struct host_call {
@@ -36,20 +38,10 @@ static bool stream_arrived(struct rg_transfer *transfer, const struct rg_notice 
 static const struct rg_transfer_kind kind = {
     .notice = RG_NOTICE_HOST_CALL, .progress = stream_arrived, .writes_host = true};
 
-static void allow_faults(void)
-{
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigaddset(&set, faults[i]);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-}
-
 static void *call_main(void *unused)
 {
     (void)unused;
-    allow_faults();
+    rg_signals_allow_faults();
     struct rg_thread *thread = rg_thread_current();
     pthread_mutex_lock(&rg_registry_lock);
     for (;;) {
@@ -88,8 +80,6 @@ static bool stream_arrived(struct rg_transfer *transfer, const struct rg_notice 
         call->status = (CUresult)notice->arg[0];
         *due_end = call;
         due_end = &call->next;
-        if (!thread_started)
-            thread_started = rg_thread_create_detached("rg-host-call", call_main, NULL) == RG_OK;
         pthread_cond_signal(&call_due);
     }
     pthread_mutex_unlock(&rg_registry_lock);
@@ -100,10 +90,23 @@ static bool stream_arrived(struct rg_transfer *transfer, const struct rg_notice 
     return true;
 }
 
+/* Before a stream waits for a function: it would for ever where no thread can be started any more. */
+static bool start_thread(void)
+{
+    RG_SCOPED_LOCK(&rg_registry_lock);
+    if (!thread_started) {
+        thread_started = rg_thread_create_detached("rg-host-call", call_main, NULL) == RG_OK;
+        if (!thread_started)
+            rg_error("host functions need one more thread than this process may have (ulimit -u, or the "
+                     "limit of its container)");
+    }
+    return thread_started;
+}
+
 uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
                              CUstream stream, void *user)
 {
-    struct host_call *call = rg_registry_new(session, &kind, sizeof *call);
+    struct host_call *call = start_thread() ? rg_registry_new(session, &kind, sizeof *call) : NULL;
     if (!call)
         return 0;
     call->function = function;

@@ -68,7 +68,7 @@ void rg_lazy_source_ready(struct rg_session *session, struct rg_lazy_source *sou
 
 /* --- host functions and fences (host_call.c, fence.c) --------------------------------------------------- */
 
-/** Registers a host function (callback NULL) or stream callback; returns its id (0: no memory). */
+/** Registers a host function (callback NULL) or stream callback; returns its id (0: no memory, or no thread to run it on). */
 uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
                              CUstream stream, void *user);
 /**

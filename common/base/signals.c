@@ -40,3 +40,13 @@ void rg_signal_pass_on(struct sigaction *previous, int number, siginfo_t *info, 
     else
         action.sa_handler(number);
 }
+
+void rg_signals_allow_faults(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigaddset(&set, faults[i]);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}

@@ -29,5 +29,10 @@ static inline uintptr_t rg_signal_program_counter(const ucontext_t *context)
  * `previous` were the action, also with its mask and flags. Async-signal-safe.
  */
 void rg_signal_pass_on(struct sigaction *previous, int number, siginfo_t *info, void *context);
+/**
+ * In a thread of ours (thread.h) that runs functions of the application's: what these do wrong raises signals there as elsewhere. The
+ * others stay blocked.
+ */
+void rg_signals_allow_faults(void);
 
 #endif

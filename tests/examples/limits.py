@@ -43,6 +43,48 @@ def test_no_threads(build):
         expect("remote-gpu: no thread can be started" in result.errors, "it is not told why", result)
 
 
+# The user may have no thread more once CUDA is up.
+LATE = PREAMBLE + """
+import os, resource
+if os.geteuid() == 0:
+    os.setuid(61988)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def called(_):
+    print("called", flush=True)
+print(cuda.cuLaunchHostFunc(None, called, None), cuda.cuCtxSynchronize(), flush=True)
+"""
+
+
+def test_no_threads_later(build):
+    """A host function that there is no thread for is refused, with a word: no stream waits for it."""
+    with Server(build, tcp=True) as server:
+        result = build.run_by_path([sys.executable, "-c", LATE], server.address, timeout=60)
+        expect(result.status == 0 and result.output == "2 0\n", "it was to be refused", result, server.log())
+        expect("host functions need one more thread" in result.errors, "it is not told why", result)
+
+
+# All descriptors that there may be are in use before the first call.
+FULL = """
+import ctypes, os, resource
+cuda = ctypes.CDLL("libcuda.so.1")
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+try:
+    while True:
+        os.open("/dev/null", os.O_RDONLY)
+except OSError:
+    print(cuda.cuInit(0), flush=True)
+"""
+
+
+def test_no_descriptors(build):
+    """Where no file can be opened when CUDA is to start, a program is told which limit it is."""
+    with Server(build) as server:
+        result = build.run_by_path([sys.executable, "-c", FULL], server.address)
+        expect(result.status == 0 and result.output != "0\n", "it was to fail", result, server.log())
+        expect(result.errors.count("ulimit -n") == 1 and "installed" not in result.errors, "it is not told why", result)
+
+
 # Calls that the server, or its driver, has something to say about.
 FLOOD = PREAMBLE + """
 option, value, state, module = ctypes.c_int(999), ctypes.c_void_p(1), ctypes.c_void_p(), ctypes.c_void_p()

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,8 +189,50 @@ static int handler_for_long(void)
     return 0;
 }
 
+static atomic_bool destroyed;
+
+static void CUDA_CB destroy(void *unused)
+{
+    (void)unused;
+    atomic_store(&destroyed, true);
+}
+
+static void count_signal(int number)
+{
+    (void)number;
+    n_signals++;
+}
+
+/* A signal of the program's is for the program's own threads, also where there is one for destructors of graphs' objects. */
+static int beside_destructors(void)
+{
+    CUuserObject object;
+    sigset_t usr2;
+    const struct sigaction action = {.sa_handler = count_signal};
+    const struct timespec moment = {0, 200000000};
+    device_up();
+    TRY(cuUserObjectCreate(&object, NULL, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    TRY(cuUserObjectRelease(object, 1));
+    while (!atomic_load(&destroyed))
+        usleep(1000);
+    sigaction(SIGUSR2, &action, NULL);
+    sigemptyset(&usr2);
+    sigaddset(&usr2, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &usr2, NULL);
+    kill(getpid(), SIGUSR2);
+    nanosleep(&moment, NULL);
+    if (n_signals)
+        say("a signal fails: to wait for the program's own thread\n");
+    say("taken: %d\n", sigtimedwait(&usr2, NULL, &moment) == SIGUSR2);
+    return 0;
+}
+
 const struct scenario scenarios[] = {
-    {"in_waits_that_restart", in_waits_that_restart}, {"in_waits_that_end", in_waits_that_end},
-    {"clean_up_and_exit", clean_up_and_exit},         {"handler_in_handler", handler_in_handler},
-    {"handler_for_long", handler_for_long},           {NULL, NULL},
+    {"in_waits_that_restart", in_waits_that_restart},
+    {"in_waits_that_end", in_waits_that_end},
+    {"clean_up_and_exit", clean_up_and_exit},
+    {"handler_in_handler", handler_in_handler},
+    {"handler_for_long", handler_for_long},
+    {"beside_destructors", beside_destructors},
+    {NULL, NULL},
 };

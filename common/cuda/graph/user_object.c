@@ -7,6 +7,8 @@
  */
 #include "common/cuda/graph/call.h"
 
+#include "common/base/signals.h"
+#include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
@@ -34,6 +36,7 @@ static bool running;
 static void *destroyer(void *unused)
 {
     (void)unused;
+    rg_signals_allow_faults();
     rg_graph_backend_destructor_thread();
     pthread_mutex_lock(&lock);
     for (;;) {
@@ -55,12 +58,7 @@ static void *destroyer(void *unused)
 static bool start(void)
 {
     RG_SCOPED_LOCK(&lock);
-    if (!running) {
-        pthread_t thread;
-        running = pthread_create(&thread, NULL, destroyer, NULL) == 0;
-        if (running)
-            pthread_detach(thread);
-    }
+    running = running || rg_thread_start("rg-destructors", destroyer, NULL);
     return running;
 }
 

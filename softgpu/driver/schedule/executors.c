@@ -5,11 +5,11 @@
  * unblocks tasks and threads that waited for it, and takes the next. What fails: a thread that cannot be made (with none at all, the
  * submitting thread runs the work itself).
  */
-#include <signal.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/signals.h"
 #include "common/base/thread.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/schedule/internal.h"
@@ -203,12 +203,7 @@ void sg_wake_executors(unsigned own)
 static void *executor(void *unused)
 {
     (void)unused;
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        sigaddset(&set, faults[i]);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    rg_signals_allow_faults();
     sg_executes = true;
     sg_scheduler_lock();
     sg_scheduler.starting--;
