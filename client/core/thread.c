@@ -19,6 +19,8 @@ static uint32_t n_threads, capacity;
 static uint32_t *free_numbers;
 static uint32_t n_free;
 static pthread_key_t thread_end;
+static bool
+    ends_are_told; /* else the program has all keys that there are: what is kept of its threads stays */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread struct rg_thread *own;
 
@@ -62,7 +64,7 @@ static void thread_end_of(void *pointer)
 
 static void make_key(void)
 {
-    pthread_key_create(&thread_end, thread_end_of);
+    ends_are_told = pthread_key_create(&thread_end, thread_end_of) == 0;
 }
 
 /* Room for one more thread; the lock is held. */
@@ -112,8 +114,9 @@ struct rg_thread *rg_thread_current(void)
     pthread_mutex_lock(&lock);
     struct rg_thread *thread = take_thread();
     pthread_mutex_unlock(&lock);
-    if (thread && pthread_setspecific(thread_end, thread) == 0)
-        own = thread;
+    if (thread && ends_are_told)
+        (void)pthread_setspecific(thread_end, thread);
+    own = thread;
     return own;
 }
 

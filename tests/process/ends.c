@@ -1,6 +1,7 @@
 /* ends.c - the ways in which processes and threads end while they use CUDA. */
 #include "scenario.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -284,6 +285,37 @@ static int many_threads(void)
     return 0;
 }
 
+static pthread_key_t keys[PTHREAD_KEYS_MAX];
+
+static void *hold_keys(void *n_keys)
+{
+    const size_t n = *(const size_t *)n_keys;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        pthread_setspecific(keys[i], &keys[i]);
+    say("thread: %d\n", device_work(5));
+    for (size_t i = 0; i < n; i++)
+        kept += pthread_getspecific(keys[i]) == &keys[i];
+    say("values that are another's: %zu\n", n - kept);
+    return NULL;
+}
+
+/* The program has all the keys for values of threads that there are, but for few that libraries take when they are loaded. */
+static int keys_used_up(void)
+{
+    pthread_t thread;
+    enum { LEFT = 2 };
+    size_t n = 0;
+    while (n < PTHREAD_KEYS_MAX && pthread_key_create(&keys[n], NULL) == 0)
+        n++;
+    for (int i = 0; i < LEFT; i++)
+        pthread_key_delete(keys[--n]);
+    device_up();
+    (void)hold_keys(&n);
+    pthread_create(&thread, NULL, hold_keys, &n);
+    return pthread_join(thread, NULL);
+}
+
 /* --- contexts --------------------------------------------------------------------------------------------- */
 
 static int reset_and_again(void)
@@ -348,6 +380,7 @@ const struct scenario scenarios[] = {
     {"main_ends_first", main_ends_first},
     {"thread_destructors", thread_destructors},
     {"many_threads", many_threads},
+    {"keys_used_up", keys_used_up},
     {"reset_and_again", reset_and_again},
     {NULL, NULL},
 };

@@ -25,6 +25,7 @@ struct thread_contexts {
 
 static __thread struct thread_contexts mine;
 static pthread_key_t thread_end;
+static bool ends_are_told; /* else the program has all keys that there are */
 static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
 
 static void drop_thread(void *value)
@@ -46,13 +47,14 @@ static void drop_thread(void *value)
 
 static void make_thread_end(void)
 {
-    pthread_key_create(&thread_end, drop_thread);
+    ends_are_told = pthread_key_create(&thread_end, drop_thread) == 0;
 }
 
 static void watch_thread_end(void)
 {
     pthread_once(&thread_end_once, make_thread_end);
-    pthread_setspecific(thread_end, &mine);
+    if (ends_are_told)
+        pthread_setspecific(thread_end, &mine);
 }
 
 bool sg_context_push(struct sg_context *context)

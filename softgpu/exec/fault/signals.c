@@ -147,6 +147,7 @@ void sg_signals_install(void)
 /* --- the thread's part --- */
 
 static pthread_key_t signal_stack_key;
+static bool has_key; /* else the program has all that there are, and stacks stay when threads end */
 static pthread_once_t signal_stack_once = PTHREAD_ONCE_INIT;
 
 static size_t signal_stack_size(void)
@@ -165,7 +166,7 @@ static void free_signal_stack(void *stack)
 
 static void make_key(void)
 {
-    pthread_key_create(&signal_stack_key, free_signal_stack);
+    has_key = pthread_key_create(&signal_stack_key, free_signal_stack) == 0;
 }
 
 /* Told once, as a filter of system calls, or a limit of memory, stays. */
@@ -199,7 +200,8 @@ bool sg_signals_thread_init(void)
             munmap(stack, size);
             return false;
         }
-        pthread_setspecific(signal_stack_key, stack);
+        if (has_key)
+            pthread_setspecific(signal_stack_key, stack);
     }
     sigset_t set;
     sigemptyset(&set);
