@@ -93,13 +93,14 @@ static bool stream_arrived(struct rg_transfer *transfer, const struct rg_notice 
 /* Before a stream waits for a function: it would for ever where no thread can be started any more. */
 static bool start_thread(void)
 {
+    static bool told;
     RG_SCOPED_LOCK(&rg_registry_lock);
-    if (!thread_started) {
+    if (!thread_started)
         thread_started = rg_thread_create_detached("rg-host-call", call_main, NULL) == RG_OK;
-        if (!thread_started)
-            rg_error("host functions need one more thread than this process may have (ulimit -u, or the "
-                     "limit of its container)");
-    }
+    if (!thread_started && !told)
+        rg_error("host functions need one more thread than this process may have (ulimit -u, or the limit of "
+                 "its container)");
+    told = !thread_started;
     return thread_started;
 }
 

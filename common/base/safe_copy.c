@@ -1,5 +1,6 @@
 /*
- * safe_copy.c - process_vm_readv/writev on this very process; where a sandbox forbids them, a pipe.
+ * safe_copy.c - process_vm_readv/writev on this very process; where a sandbox forbids them, a pipe. So for memory of devices that is
+ * mapped (a camera's buffers, a screen's), which those refuse as if it were not there.
  *
  * All leave the access to the kernel, which answers EFAULT. Any thread: the calls name the thread, since the
  * process's own number has no memory any more once main has ended by pthread_exit.
@@ -76,7 +77,7 @@ static bool copy_checked(void *to, const void *from, size_t size, bool writing)
             cur_from += n;
             size -= (size_t)n;
         } else if (n == 0 || errno == EFAULT) {
-            return false;
+            break;
         } else if (errno == ESRCH && !alone) { /* then its number names a thread that has ended */
             atomic_store_explicit(&main_thread_gone, true, memory_order_relaxed);
         } else if (errno != EINTR) { /* a sandbox chooses the error itself */

@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -84,6 +85,25 @@ Test(copy, without_the_system_calls)
     cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
     good_memory();
     bad_memory();
+}
+
+/* As memory of devices is mapped, so is what the kernel's functions for the time of day read in every process. */
+Test(copy, memory_of_devices)
+{
+    unsigned char own[64];
+    uintptr_t at = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    while (maps && !at && fgets(line, sizeof line, maps))
+        if (strstr(line, "[vvar]"))
+            at = strtoul(line, NULL, 16);
+    if (maps)
+        fclose(maps);
+    if (!at)
+        cr_skip_test("this kernel maps no such memory");
+    cr_assert(rg_safe_copy_from(own, (const void *)at, sizeof own));
+    cr_assert_not(rg_safe_copy_to((void *)at, own, sizeof own));
+    cr_assert(rg_memory_is_readable((const void *)at, sizeof own));
 }
 
 static void asked_for(void)
