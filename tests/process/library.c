@@ -159,7 +159,7 @@ static int beside_first_call(useconds_t later)
 
 static int constructor_beside_first_call(void)
 {
-    enum { CHILDREN = 40, STEP_US = 100 };
+    enum { CHILDREN = 12, STEP_US = 300 };
     int wrong = 0;
     for (unsigned i = 0; i < CHILDREN; i++) {
         int status = -1;
