@@ -244,8 +244,10 @@ CUresult rg_call_wait_own(struct rg_call *call)
         rg_queue_flush(session);
     else
         rg_queue_send_awaited(session, seq);
+    atomic_fetch_add_explicit(&queue->waiters, 1, memory_order_relaxed);
     rg_receiver_wait(session, waiter);
-    call->thread->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
+    atomic_fetch_sub_explicit(&queue->waiters, 1, memory_order_relaxed);
+    call->thread->posted = 0;
     const uint64_t waited = rg_now_ns() - began;
     const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&session->stats.waited_ns, waited, memory_order_relaxed);

@@ -202,26 +202,37 @@ unsigned char *rg_queue_append(struct rg_queue *queue, const struct rg_thread *t
 }
 
 /*
+ * Whether a thread that has posted so many records since it waited for a reply sends by itself. The first ones are no burst yet; of one
+ * that goes on the beginning should be at the device before another thread has been woken to send it. Not where that thread was quicker,
+ * or the device has to do for others who wait. The lock is held.
+ */
+static bool is_fresh(struct rg_queue *queue, unsigned posted)
+{
+    return rg_inline_sends_at(posted) &&
+           (posted <= 2 || (queue->current->count >= posted / 2 &&
+                            atomic_load_explicit(&queue->waiters, memory_order_relaxed) == 0));
+}
+
+/*
  * Who leaves the queue where nobody sends has posted a record on an idle wire. To wake the sender costs the caller about what sending
  * costs, and the record as much again until that thread runs, or much more where this one keeps the only core busy. So the caller
  * sends, unless it has just done so: those that come in a burst are better collected. "Just" is a multiple of what sending took, which
- * bounds the share of a caller's time that goes into it by itself, on any wire. A thread that has just waited has spent more than that:
- * its first records after it are no burst yet.
+ * bounds the share of a caller's time that goes into it by itself, on any wire. A thread that has just waited has spent more than that
+ * (is_fresh).
  */
 void rg_queue_leave(struct rg_session *session, struct rg_thread *thread)
 {
     struct rg_queue *queue = &session->queue;
     const bool idle = queue->sender_sleeping;
+    const bool fresh = is_fresh(queue, ++thread->posted);
     pthread_mutex_unlock(&queue->lock);
     if (!rg_optimise[RG_OPT_BATCH])
         rg_queue_flush(session);
-    if (!rg_optimise[RG_OPT_BATCH] || !idle)
+    if (!rg_optimise[RG_OPT_BATCH] || (!idle && !fresh))
         return;
     RG_UNCANCELLED;
     RG_THREAD_INSIDE(NULL);
     const uint64_t began = rg_now_ns();
-    const bool fresh = thread->sends_after_wait > 0;
-    thread->sends_after_wait -= fresh;
     if (rg_optimise[RG_OPT_INLINE_SEND] &&
         (fresh || began >= atomic_load_explicit(&queue->next_inline, memory_order_relaxed)) &&
         pthread_mutex_trylock(&queue->send_lock) == 0) {
@@ -230,7 +241,7 @@ void rg_queue_leave(struct rg_session *session, struct rg_thread *thread)
         const uint64_t now = rg_now_ns();
         atomic_store_explicit(&queue->next_inline, now + RG_INLINE_SEND_SHARE * (now - began),
                               memory_order_relaxed);
-    } else {
+    } else if (idle) {
         wake_sender_for(session, UINT64_MAX);
     }
 }

@@ -53,6 +53,7 @@ struct rg_queue {
     struct rg_batch batches[2];
     struct rg_batch *current;
     uint64_t next_seq;
+    atomic_uint waiters;          /* threads that wait for replies */
     _Atomic uint64_t next_inline; /* when a thread that posts may send by itself again */
     /*
      * of who sends: the records that the worker has, and a message that refers to them; NULL: none has been

@@ -61,7 +61,8 @@ struct rg_thread {
     const struct rg_conn *volatile awaited;
     struct rg_thread *handler; /* that other thread, made when first needed */
     struct rg_thread_timeline timeline;
-    unsigned sends_after_wait; /* records that it sends by itself, whatever it has sent before (queue.c) */
+    unsigned
+        posted; /* records since it last waited for a reply: some of the first it sends by itself (queue.c) */
 };
 
 /** What is kept of the calling thread, made on first use; NULL if there are too many or memory ran out. */

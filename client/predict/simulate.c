@@ -101,11 +101,10 @@ static bool waits_next(const struct rg_thread_model *thread, size_t step, uint32
     return (next->kind == RG_STEP_REPLY || next->kind == RG_STEP_SEND) && next->record == record;
 }
 
-/* Whether a thread that waits for nothing sends for itself (client/core/queue.c: send_on_idle_wire). */
+/* Whether a thread that waits for nothing sends for itself (client/core/queue.c: rg_queue_leave). */
 static bool may_send(const struct rg_sim_server *server, struct rg_sim_thread *thread, uint64_t now)
 {
-    const bool fresh = thread->sends_after_wait > 0;
-    thread->sends_after_wait -= fresh;
+    const bool fresh = rg_inline_sends_at(++thread->posted);
     return (fresh || now >= server->next_inline) && server->sender_free <= now;
 }
 
@@ -220,7 +219,7 @@ static void run_thread(struct rg_simulation *s, uint32_t number, uint64_t now)
     if (thread->waits) {
         s->out->waited_ns += rg_sim_gap(thread->since, now);
         thread->waits = false;
-        thread->sends_after_wait = RG_INLINE_SEND_AFTER_WAIT;
+        thread->posted = 0;
         const struct rg_record_model *record = step->kind == RG_STEP_REPLY || step->kind == RG_STEP_POLL
                                                    ? &s->model->records[step->record]
                                                    : NULL;

@@ -27,8 +27,8 @@ struct rg_sim_thread {
     bool ended;
     bool ready; /* what the query it waits for will say */
     bool waits;
-    uint64_t since; /* it waits */
-    unsigned sends_after_wait;
+    uint64_t since;  /* it waits */
+    unsigned posted; /* records since it last waited */
 };
 
 /* The reply of a record that somebody waits for later. */

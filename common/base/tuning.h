@@ -4,10 +4,19 @@
 #ifndef RG_COMMON_BASE_TUNING_H
 #define RG_COMMON_BASE_TUNING_H
 
+#include <stdbool.h>
+
 /** A caller sends for others for at most one part in so many of its time (client/core/queue.c). */
 #define RG_INLINE_SEND_SHARE 16
-/** … and besides, after each wait for a reply, so many records: a launch, say, and a copy of its result. */
-#define RG_INLINE_SEND_AFTER_WAIT 2
+/**
+ * … and besides at these records since its last wait for a reply: the first two (a launch, say, and a copy of its result), and the
+ * eighth and the fortieth of a burst, each with what has collected by then.
+ */
+static inline bool rg_inline_sends_at(unsigned n)
+{
+    return n <= 2 || n == 8 || n == 40;
+}
+
 /**
  * Nanoseconds that the worker looks whether the device is done before it lets others go on (server/timeline/wait.c): about what two
  * changes of threads cost. The calls of others stand still so long at most.
