@@ -32,6 +32,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <time.h>
 
 enum { MESSAGE, TABLE, RAW, CALL, SPLIT, RUN, FLUSH, OPEN, LOSE, STEPS };
 enum { OTHER_CLIQUE = 1, LAST = 2, REDUCED = 4, NESTED = 8, FROM_HERE = 16 };
@@ -77,6 +78,15 @@ static unsigned get_u16(void)
 static int get_signed(void)
 {
     return (int8_t)get_u8();
+}
+
+/* Who waits for another thread looks again sooner; what takes its time (deadlines) does. */
+int __real_nanosleep(const struct timespec *time, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
+{
+    static const struct timespec moment = {.tv_nsec = 5000};
+    return __real_nanosleep(time->tv_sec == 0 && time->tv_nsec <= 1000000 ? &moment : time, left);
 }
 
 /* --- links ------------------------------------------------------------------------------------------------------ */

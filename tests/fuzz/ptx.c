@@ -16,10 +16,15 @@
 
 #define PLACES_MAX (1u << 20) /* bytes of variables that are placed */
 
+/* Where variables are: at its end, so that what is written behind the last one is found. Made once, as that takes long. */
+static unsigned char *places;
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
     setenv("SOFTGPU_CACHE", "off", 1);
+    places = malloc(PLACES_MAX);
+    CHECK(places);
     return 0;
 }
 
@@ -41,13 +46,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (bytes > PLACES_MAX)
             break;
     }
-    unsigned char *memory = bytes <= PLACES_MAX ? malloc(bytes + 65536) : NULL;
-    if (memory) {
-        unsigned char *at = memory;
+    if (bytes <= PLACES_MAX) {
+        unsigned char *at = places + PLACES_MAX - bytes, *end = places + PLACES_MAX;
         bool placed = true;
         for (size_t i = 0; (variable = sg_program_variable(program, i)); i++) {
             at += -(uintptr_t)at & (variable->align - 1);
-            placed = placed && at + variable->size <= memory + bytes + 65536;
+            placed = placed && variable->size <= (size_t)(end - at);
             if (!placed)
                 break;
             sg_program_place(program, i, at);
@@ -55,7 +59,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         if (placed)
             (void)sg_program_initialise(program, true, &log);
-        free(memory);
     }
     const struct sg_kernel *kernel;
     for (size_t i = 0; (kernel = sg_program_kernel(program, i)); i++)

@@ -18,24 +18,34 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { ASK, FILL, LEASE, COMPARE, STEPS };
 enum { BEFORE_MAX = 64 };
 
 static char why[512];
 
+/* An environment of the fuzzer's own: the C library keeps every value that it was given. */
 static void ask(void)
 {
     static struct rg_slurm_ask read;
+    static char texts[RG_SLURM_OPTIONS][FUZZ_TEXT_MAX + 64], *variables[RG_SLURM_OPTIONS + 1];
+    char **const before = environ;
+    unsigned n = 0;
     for (unsigned i = 0; i < RG_SLURM_OPTIONS; i++) {
-        char name[64];
         size_t size;
         const char *text = fuzz_text(&size);
-        snprintf(name, sizeof name, "SPANK_%s", rg_slurm_options[i].variable);
-        CHECK(*text ? setenv(name, text, 1) == 0 : unsetenv(name) == 0);
+        if (*text) {
+            snprintf(texts[i], sizeof texts[i], "SPANK_%s=%s", rg_slurm_options[i].variable, text);
+            variables[n++] = texts[i];
+        }
     }
+    variables[n] = NULL;
+    environ = variables;
     why[0] = '\0';
-    if (!rg_slurm_ask_read(&read, why, sizeof why)) {
+    const bool good = rg_slurm_ask_read(&read, why, sizeof why);
+    environ = before;
+    if (!good) {
         CHECK(why[0]);
         return;
     }
@@ -45,10 +55,13 @@ static void ask(void)
 
 static void fill(void)
 {
-    char texts[3][FUZZ_TEXT_MAX + 1], out[256], small[16];
+    static char texts[3][FUZZ_TEXT_MAX + 1];
+    char out[256], small[16];
     size_t size;
-    for (int i = 0; i < 3; i++)
-        memcpy(texts[i], fuzz_text(&size), FUZZ_TEXT_MAX + 1);
+    for (int i = 0; i < 3; i++) {
+        const char *text = fuzz_text(&size);
+        memcpy(texts[i], text, size + 1);
+    }
     if (rg_slurm_fill(texts[0], texts[1], texts[2], out, sizeof out, why, sizeof why))
         CHECK(strlen(out) < sizeof out);
     if (rg_slurm_fill(texts[0], texts[1], texts[2], small, sizeof small, why, sizeof why))
@@ -77,10 +90,12 @@ static bool set(void *context, const char *name, const char *value)
 
 static void compare(void)
 {
-    char printed[FUZZ_TEXT_MAX + 1], *before[BEFORE_MAX + 1];
+    static char printed[FUZZ_TEXT_MAX + 1];
+    char *before[BEFORE_MAX + 1];
     unsigned n = 0, changes = 0;
     size_t size, before_size;
-    memcpy(printed, fuzz_text(&size), FUZZ_TEXT_MAX + 1);
+    const char *text = fuzz_text(&size);
+    memcpy(printed, text, size + 1);
     char *at = (char *)(uintptr_t)fuzz_text(&before_size), *end = at + before_size;
     for (; n < BEFORE_MAX && at < end; at += strlen(at) + 1)
         before[n++] = at;
