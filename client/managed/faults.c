@@ -113,6 +113,8 @@ void rg_faults_start(void)
 
 /* --- with signals --------------------------------------------------------------------------------------- */
 
+enum { FAULT_BY_WRITE = 1 << 1, FAULT_OF_USER = 1 << 2 }; /* the processor's error code of a page fault */
+
 /* Up to timeout_ms; -1: for ever. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms)
 {
@@ -164,7 +166,9 @@ static void on_fault(unsigned installation, int signal_number, siginfo_t *info, 
     const int error = errno;
     struct request request = {.address = address, .write = true};
 #ifdef __x86_64__
-    request.write = (((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+    /* gVisor's kernel does not tell: a write that was taken for a reading would fault for ever */
+    const uint64_t how = (uint64_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR];
+    request.write = !(how & FAULT_OF_USER) || (how & FAULT_BY_WRITE);
 #endif
     struct request *first = atomic_load(&requests);
     do

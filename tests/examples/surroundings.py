@@ -226,7 +226,7 @@ def test_little_stack(build):
 
 def test_server_of_small_files(build):
     """A server whose files may not grow (ulimit -f) says why it does not start."""
-    result = run_program([*with_limit("-f 0"), build.daemon, "--driver", "soft", "--listen", "127.0.0.1:0"], timeout=60)
+    result = run_program([*with_limit("-f 0"), build.daemon, "--driver", "soft", "--listen", "127.0.0.1:0"], timeout=30)
     expect(result.status == 125 and "ulimit -f" in result.errors, "it does not say why", result)
 
 
@@ -331,6 +331,17 @@ def test_refused_server(build):
     with tempfile.TemporaryDirectory() as folder:
         state = os.path.join(folder, "state")
         result = run_program([build.daemon, "--driver", "soft", "--listen", "0.0.0.0:0", "--state-dir", state],
-                             {"SOFTGPU_GUARD": "0"}, timeout=60)
+                             {"SOFTGPU_GUARD": "0"}, timeout=30)
         expect(result.status == 125 and "SOFTGPU_GUARD=0" in result.errors, "it is not refused", result)
         expect(not os.path.exists(state), "it has left something behind: %s" % (os.path.exists(state) and os.listdir(state)), result)
+
+
+def test_untold_faults(build):
+    """Where the kernel does not say whether a touch of managed memory was a write, as gVisor's, the program goes on."""
+    environment = {"REMOTE_GPU_FAULTS": "signals", "LD_PRELOAD": os.path.join(build.folder, "tests", "untold_faults.so")}
+    with Server(build) as server:
+        for name in ("managed_memory", "unified_memory"):
+            command = [build.example(name)]
+            direct = build.run_direct(command)
+            result = build.run_remote(command, server.address, environment=environment, timeout=100)
+            expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
