@@ -58,6 +58,14 @@ class Rows(unittest.TestCase):
         self.assertEqual(self.check.report["servers_lost"], ["did not answer any more"])
         self.assertTrue(self.row("after")["good"])
 
+    @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "a driver of NVIDIA's may be here")
+    def test_software_device_instead(self):
+        """A server that finds no driver takes the software device: that is nothing to compare a GPU with."""
+        self.check.driver = "auto"
+        with self.assertRaisesRegex(trial.Failure, "no working NVIDIA driver .*using the software device"):
+            self.check.serve()
+        self.assertIsNone(self.check.server)
+
     def test_no_time_left(self):
         """What there is no time for is a row as well."""
         self.check.end = gpu_check.time.monotonic() + 1
