@@ -226,7 +226,7 @@ def test_little_stack(build):
 
 def test_server_of_small_files(build):
     """A server whose files may not grow (ulimit -f) says why it does not start."""
-    result = run_program([*with_limit("-f 0"), build.daemon, "--driver", "soft", "--listen", "127.0.0.1:0"], timeout=30)
+    result = run_program([*with_limit("-f 0"), build.daemon, "--driver", "soft", "--listen", "127.0.0.1:0"], timeout=60)
     expect(result.status == 125 and "ulimit -f" in result.errors, "it does not say why", result)
 
 
@@ -331,7 +331,7 @@ def test_refused_server(build):
     with tempfile.TemporaryDirectory() as folder:
         state = os.path.join(folder, "state")
         result = run_program([build.daemon, "--driver", "soft", "--listen", "0.0.0.0:0", "--state-dir", state],
-                             {"SOFTGPU_GUARD": "0"}, timeout=30)
+                             {"SOFTGPU_GUARD": "0"}, timeout=60)
         expect(result.status == 125 and "SOFTGPU_GUARD=0" in result.errors, "it is not refused", result)
         expect(not os.path.exists(state), "it has left something behind: %s" % (os.path.exists(state) and os.listdir(state)), result)
 
