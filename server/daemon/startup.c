@@ -69,9 +69,10 @@ static bool find_frontend_user(struct rg_startup *startup)
     if (geteuid() != 0 || startup->told.drop_uid)
         return true;
     rg_log(wanted ? RG_LOG_ERROR : RG_LOG_INFO,
-           "this user namespace has no user and group %u: the process that talks to clients %s",
-           (unsigned)number,
-           wanted ? "cannot become --frontend-user" : "stays the server's user, who is root in here alone");
+           "the process that talks to clients %s %u: this user namespace has no such user and group, or the "
+           "server lacks CAP_SETUID, CAP_SETGID or CAP_SYS_CHROOT",
+           wanted ? "cannot become --frontend-user" : "stays the server's user and does not become",
+           (unsigned)number);
     return !wanted;
 }
 

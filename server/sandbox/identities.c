@@ -12,6 +12,7 @@
 #include "server/sandbox/folders.h"
 #include "server/sandbox/group.h"
 
+#include <cap-ng.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,9 +48,20 @@ static bool is_mapped(const char *map, uid_t number)
     return found;
 }
 
+/* Root may be without, as in a container that is started with --cap-drop all. */
+static bool may_change_users(void)
+{
+    static const unsigned needed[] = {CAP_SETUID, CAP_SETGID, CAP_SYS_CHROOT};
+    bool may = capng_get_caps_process() == 0;
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        may = may && capng_have_capability(CAPNG_EFFECTIVE, needed[i]);
+    return may;
+}
+
 bool rg_sandbox_can_become(uid_t user)
 {
-    return geteuid() == 0 && is_mapped("/proc/self/uid_map", user) && is_mapped("/proc/self/gid_map", user);
+    return geteuid() == 0 && may_change_users() && is_mapped("/proc/self/uid_map", user) &&
+           is_mapped("/proc/self/gid_map", user);
 }
 
 /* Anyone may make folders in /tmp, also those whose names are meant for others: then the next name is taken. */

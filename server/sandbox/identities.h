@@ -26,8 +26,8 @@ struct rg_sandbox_settings {
 };
 
 /**
- * Whether this process may become that user and group. Root of a user namespace has no others than those that were mapped into it:
- * often none (unshare -r, fakeroot), and is an ordinary user outside.
+ * Whether this process may become that user and group, and enter an empty root folder before. Root of a user namespace has no others
+ * than those that were mapped into it: often none (unshare -r, fakeroot), and is an ordinary user outside. Root without capabilities is one, too.
  */
 bool rg_sandbox_can_become(uid_t user);
 

@@ -249,6 +249,17 @@ def test_root_of_a_namespace(build):
             expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
 
 
+def test_root_without_capabilities(build):
+    """Who is root without capabilities, as in a container that is started with --cap-drop all, has a server of `run --local`."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        print("left out: only root can give up root's capabilities")
+        return
+    direct = build.run_direct([build.example("vector_add")])
+    result = run_program(["setpriv", "--bounding-set=-all", "--inh-caps=-all", build.command, "run", "--local", "--driver", "soft", "--",
+                          build.example("vector_add")], {"SOFTGPU_CACHE": "off", "REMOTE_GPU_IMAGE_CACHE": "off"})
+    expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
+
+
 def test_anothers_home(build):
     """Who finds another user's home in HOME, as in containers that run as somebody else, has no settings, and no trouble."""
     with tempfile.TemporaryDirectory() as folder, Server(build, tcp=True) as server:
