@@ -83,7 +83,8 @@ static bool look(struct rg_session *session)
             receiver->in_vain = 0;
             return true;
         }
-        if (receiver->expected == expected && !is_needed(session))
+        if (receiver->expected == expected && !is_needed(session) &&
+            pause_ns >= RG_RECEIVER_LOOK_MOST_MS * 1000000ull)
             return false; /* none come; who receives just now wakes this thread if something is left */
         pause_ns = pause_ns < RG_RECEIVER_LOOK_MOST_MS * 1000000ull ? pause_ns * 2 : pause_ns;
     }

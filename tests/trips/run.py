@@ -7,15 +7,18 @@ state, the program (steady.c) makes every call that programs make again and agai
 thirty rounds cost more than ten; it must be what the table says. A call that is not in the table costs none.
 """
 
+import glob
 import json
 import os
+import re
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 
-from trial import Build, Failure, Server  # noqa: E402
+from trial import Build, Failure, Server, children_of  # noqa: E402
 
 # Round trips of a round, for each call. Only what the server alone can know, or what has to be waited for.
 TABLE = {
@@ -54,6 +57,27 @@ BURST_INLINE = 2.5 # what the thread sends by itself is more than its first two 
 
 # Of first_launches.c: in a program of several threads, near a server, each kernel's first launch waits until it is loaded.
 FIRST_LAUNCHES = 8
+
+
+# Turns of turns.c that take longer may be longer than the time for which the thread in the background rests.
+TURN_LONG_S = 0.006
+
+
+def descendants_of(pid):
+    """A process and all that come of it."""
+    return [pid] + [below for child in children_of(pid) for below in descendants_of(child)]
+
+
+def switches_of(pid, name):
+    """How often a thread of that name has gone to sleep so far; 0: there is none."""
+    for thread in glob.glob("/proc/%d/task/*" % pid):
+        try:
+            with open(thread + "/comm") as comm, open(thread + "/status") as status:
+                if comm.read().strip() == name:
+                    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status.read(), re.M).group(1))
+        except OSError:
+            pass # it has ended
+    return 0
 
 
 def trips(build, address, folder, environment, *command):
@@ -156,6 +180,26 @@ def turns(build, address):
     return counts["inline"][2] < 0.1 and counts["not inline"][1] == 0 and counts["not inline"][2] > 0.2
 
 
+def background(build, address):
+    """Whether the thread that receives in the background stays asleep while a program that is some ms away from the server receives what it
+    copies by itself, turn after turn. Where turns take about as long as that thread rests, it tells nothing."""
+    seen = {}
+
+    def watch(process):
+        while process.poll() is None:
+            for pid in descendants_of(process.pid):
+                seen.update({pid: switches_of(pid, "rg-receiver") or seen.get(pid, 0)})
+            time.sleep(0.02)
+
+    result = build.run_remote([os.path.join(build.folder, "tests", "turns"), str(TURNS)], address,
+                              environment={"REMOTE_GPU_FILTER": "delay:oneway=1700us"}, while_running=watch)
+    if result.status != 0:
+        raise Failure(result.report())
+    took, switches = result.seconds / (3 * TURNS), sum(seen.values()) / (3 * TURNS)
+    print("a turn of launch, copy and wait, %.1f ms: the thread in the background runs %.2f times, less than 1 wanted" % (took * 1e3, switches))
+    return took > TURN_LONG_S or 0 < switches < 1
+
+
 def bursts(build, address):
     """Whether a burst of launches, far from the server, leaves in few messages: where the time between two is a twentieth of the
     round trip, another one would bring the device nothing. However long a burst takes, there are no more than its time has room for.
@@ -195,6 +239,7 @@ def main():
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
             good &= hinted_memory(build, server.address, way, environment)
         good &= turns(build, server.address)
+        good &= background(build, server.address)
         good &= bursts(build, server.address)
         good &= frees(build, server.address, folder)
         good &= first_launches(build, server.address, folder)
