@@ -23,21 +23,6 @@
 #define ALIGNED  64u
 #define WORDS    (SG_EXCHANGE_WORDS * ALIGNED) /* bytes in front: one word to a cache line */
 
-static const char *const kind_names[] = {
-    [SG_NCCL_ALL_REDUCE] = "ncclAllReduce",
-    [SG_NCCL_REDUCE] = "ncclReduce",
-    [SG_NCCL_BROADCAST] = "ncclBroadcast",
-    [SG_NCCL_ALL_GATHER] = "ncclAllGather",
-    [SG_NCCL_REDUCE_SCATTER] = "ncclReduceScatter",
-    [SG_NCCL_SEND] = "ncclSend",
-    [SG_NCCL_RECEIVE] = "ncclRecv",
-};
-
-const char *sg_nccl_kind_name(enum sg_nccl_kind kind)
-{
-    return kind_names[kind];
-}
-
 uint32_t *sg_exchange_word(const struct sg_exchange *exchange, enum sg_exchange_word which)
 {
     return (uint32_t *)(void *)(exchange->control + (size_t)which * ALIGNED);
@@ -48,6 +33,9 @@ static void wake(uint32_t *changed)
 {
     (void)syscall(SYS_futex, changed, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
+
+static __thread const struct sg_exchange
+    *own_exchange; /* whose only stream runs the function that this thread is in */
 
 static bool is_message(enum sg_nccl_kind kind)
 {
@@ -104,7 +92,8 @@ static bool get_memory(struct sg_exchange *exchange, const struct sg_nccl_call *
     const size_t own = sg_exchange_given_bytes(exchange);
     size_t given = aligned(own * (size_t)sg_exchange_givers(exchange)),
            reduced = sg_exchange_reduces(exchange->kind) ? aligned(own) : 0;
-    if (sg_exchange_is_direct(exchange, call)) {
+    sg_exchange_choose_buffers(exchange, call);
+    if (exchange->direct) {
         given = aligned(sg_exchange_direct_bytes(exchange));
         reduced = 0;
         if (!given)
@@ -202,8 +191,14 @@ void sg_exchange_count(struct sg_exchange *exchange, enum sg_exchange_word which
     uint32_t *word = sg_exchange_word(exchange, which);
     if (exchange->clique->error != ncclSuccess)
         return;
-    __atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
-    wake(word);
+    if (__atomic_add_fetch(word, 1, __ATOMIC_RELEASE) >= (uint32_t)sg_exchange_awaited(exchange, which) &&
+        own_exchange != exchange)
+        wake(word);
+}
+
+void sg_exchange_enter_stream(const struct sg_exchange *exchange)
+{
+    own_exchange = exchange && exchange->clique->here == 1 ? exchange : NULL;
 }
 
 static bool is_in_use(const struct sg_exchange *exchange)
@@ -250,8 +245,8 @@ static int describe(const struct sg_exchange *exchange, char *text, size_t size)
                           (unsigned long long)exchange->number, exchange->source, exchange->peer,
                           exchange->whole, exchange->type)
                : snprintf(text, size, "%s, collective %llu (%zu elements of type %d)",
-                          kind_names[exchange->kind], (unsigned long long)exchange->number, exchange->whole,
-                          exchange->type);
+                          sg_nccl_kind_name(exchange->kind), (unsigned long long)exchange->number,
+                          exchange->whole, exchange->type);
 }
 
 bool sg_exchange_overdue(const struct sg_clique *clique, uint64_t since_ns, char *text, size_t size)
@@ -364,7 +359,8 @@ void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind
         exchange->clique, ncclRemoteError,
         "rank %d called %s (%zu elements of type %d, operator %d, root or peer %d) where rank %d had "
         "called %s (operator %d, root or peer %d): all ranks must call the same",
-        rank, kind_names[kind], whole, type, op, peer, exchange->first, text, exchange->op, exchange->peer);
+        rank, sg_nccl_kind_name((enum sg_nccl_kind)kind), whole, type, op, peer, exchange->first, text,
+        exchange->op, exchange->peer);
 }
 
 static void counted(const struct sg_nccl_call *call)
@@ -384,7 +380,7 @@ ncclResult_t sg_exchange_take_part(struct sg_enqueued *enqueued)
     struct sg_exchange *exchange = find(clique, call);
     if (!exchange)
         return sg_nccl_fail(ncclSystemError, "%s: there is no memory for %zu elements of each of %d ranks",
-                            kind_names[call->kind], call->whole, clique->n);
+                            sg_nccl_kind_name(call->kind), call->whole, clique->n);
     if (!agrees(exchange, call))
         sg_exchange_disagree(exchange, call->comm->rank, call->kind, call->whole, call->type, call->op,
                              call->peer);

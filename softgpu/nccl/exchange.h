@@ -16,6 +16,9 @@
  * reduced goes through memory of the operation. The stream goes on when nothing is sent from the buffers or received into them any more
  * (the third word), also where the clique has failed.
  *
+ * A small one reads and writes its buffers, where they are memory of this process, in the steps that count and reduce (`by_steps`): three
+ * steps in the stream instead of seven.
+ *
  * Of ranks in other processes (far.h) the data comes by links into their places here, as far as members reduce it or take it; the words
  * count it as that of members.
  *
@@ -78,8 +81,9 @@ struct sg_exchange {
     unsigned char *control, *scalars; /* page-locked: the words; a scalar of 8 bytes for each rank */
     struct sg_buffer *data;
     unsigned char *places, *reduced; /* what is given, what it is reduced to */
-    bool direct;                     /* the buffers themselves are used, */
-    unsigned char *from, *to;        /* which are these: */
+    bool direct;                     /* the buffers themselves are used; */
+    bool by_steps;                   /* or small ones are read and written by steps of the stream; */
+    unsigned char *from, *to;        /* these: */
     size_t from_step, to_step;       /* bytes from a rank's block to the next, where they have blocks */
     int sending;                     /* what is being sent from there */
 };
@@ -121,6 +125,8 @@ ncclResult_t sg_exchange_take_part(struct sg_enqueued *enqueued);
 uint32_t *sg_exchange_word(const struct sg_exchange *exchange, enum sg_exchange_word which);
 /** How many ranks give something. */
 int sg_exchange_givers(const struct sg_exchange *exchange);
+/** What streams wait for the word to become. */
+int sg_exchange_awaited(const struct sg_exchange *exchange, enum sg_exchange_word which);
 /** The rank's stream has got to it, and waits for the memory of the one before no more. */
 void sg_exchange_took_over(struct sg_exchange *exchange);
 
@@ -143,8 +149,11 @@ size_t sg_exchange_direct_bytes(const struct sg_exchange *exchange);
 unsigned char *sg_exchange_given(const struct sg_exchange *exchange, int rank, size_t offset);
 /** The same of what is reduced. */
 unsigned char *sg_exchange_result(const struct sg_exchange *exchange, size_t offset);
-/** Whether the operation may use the buffers of the call itself, and does so from now on. */
-bool sg_exchange_is_direct(struct sg_exchange *exchange, const struct sg_nccl_call *call);
+/** Whether and how the operation is to use the buffers of the call itself (`direct`, `by_steps`). */
+void sg_exchange_choose_buffers(struct sg_exchange *exchange, const struct sg_nccl_call *call);
+/** Of an operation by steps: copies what the member gives into its place; what it takes, from there, into its buffer. */
+void sg_exchange_copy_given(const struct sg_exchange *exchange);
+void sg_exchange_copy_taken(const struct sg_exchange *exchange);
 /** Fails the clique: the program has freed buffers that are in use. */
 void sg_exchange_buffers_gone(const struct sg_exchange *exchange);
 /** Whether the buffers are still there, as far as they are used; true where they are not. */
@@ -155,6 +164,8 @@ void sg_exchange_block(const struct sg_exchange *exchange, int rank, size_t *fir
 void sg_exchange_arrives(struct sg_exchange *exchange, int rank);
 /** What a rank gives, or has reduced, is all here; or the memory is free. */
 void sg_exchange_count(struct sg_exchange *exchange, enum sg_exchange_word which);
+/** The thread begins, or (NULL) ends, to do a step of the operation: the stream that it does it for cannot be waiting for it. */
+void sg_exchange_enter_stream(const struct sg_exchange *exchange);
 /** If nobody needs it any more, its memory is for the next. */
 void sg_exchange_finish(struct sg_exchange *exchange);
 /** The operation of these numbers, or NULL. */

@@ -6,6 +6,22 @@
 
 #include "softgpu/nccl/driver.h"
 
+#include <string.h>
+
+const char *sg_nccl_kind_name(enum sg_nccl_kind kind)
+{
+    static const char *const names[] = {
+        [SG_NCCL_ALL_REDUCE] = "ncclAllReduce",
+        [SG_NCCL_REDUCE] = "ncclReduce",
+        [SG_NCCL_BROADCAST] = "ncclBroadcast",
+        [SG_NCCL_ALL_GATHER] = "ncclAllGather",
+        [SG_NCCL_REDUCE_SCATTER] = "ncclReduceScatter",
+        [SG_NCCL_SEND] = "ncclSend",
+        [SG_NCCL_RECEIVE] = "ncclRecv",
+    };
+    return names[kind];
+}
+
 bool sg_exchange_reduces(enum sg_nccl_kind kind)
 {
     return kind == SG_NCCL_ALL_REDUCE || kind == SG_NCCL_REDUCE || kind == SG_NCCL_REDUCE_SCATTER;
@@ -39,6 +55,20 @@ bool sg_exchange_gives(const struct sg_exchange *exchange, int rank)
 int sg_exchange_givers(const struct sg_exchange *exchange)
 {
     return exchange->source >= 0 || exchange->kind == SG_NCCL_BROADCAST ? 1 : exchange->clique->n;
+}
+
+/* Of a small operation each process makes all reductions that it needs. */
+int sg_exchange_awaited(const struct sg_exchange *exchange, enum sg_exchange_word which)
+{
+    const struct sg_clique *clique = exchange->clique;
+    switch (which) {
+    case SG_WORD_GIVEN:
+        return sg_exchange_givers(exchange);
+    case SG_WORD_REDUCED:
+        return sg_exchange_is_small(exchange) ? clique->here : clique->n;
+    default:
+        return 1;
+    }
 }
 
 unsigned char *sg_exchange_place(const struct sg_exchange *exchange, int rank)
@@ -118,23 +148,49 @@ static bool is_in_place(const struct sg_exchange *exchange, const unsigned char 
 
 bool sg_exchange_buffers_last(const struct sg_exchange *exchange)
 {
-    return !exchange->direct || (is_in_place(exchange, exchange->from, exchange->from_step, false) &&
-                                 is_in_place(exchange, exchange->to, exchange->to_step, true));
+    const bool used = exchange->direct || exchange->by_steps;
+    return !used || (is_in_place(exchange, exchange->from, exchange->from_step, false) &&
+                     is_in_place(exchange, exchange->to, exchange->to_step, true));
 }
 
-bool sg_exchange_is_direct(struct sg_exchange *exchange, const struct sg_nccl_call *call)
+void sg_exchange_choose_buffers(struct sg_exchange *exchange, const struct sg_nccl_call *call)
 {
     const struct sg_clique *clique = exchange->clique;
     const size_t step = exchange->whole * rg_nccl_type_size(exchange->type);
-    if (clique->here != 1 || !clique->n_far || !is_of_all(exchange->kind) || sg_exchange_is_small(exchange))
-        return false;
+    bool *const way = sg_exchange_is_small(exchange) ? &exchange->by_steps : &exchange->direct;
+    if (clique->here != 1 || !clique->n_far || !is_of_all(exchange->kind))
+        return;
     exchange->from = (unsigned char *)(uintptr_t)call->send;
     exchange->to = (unsigned char *)(uintptr_t)call->receive;
     exchange->from_step = exchange->kind == SG_NCCL_REDUCE_SCATTER ? step : 0;
     exchange->to_step = exchange->kind == SG_NCCL_ALL_GATHER ? step : 0;
-    exchange->direct = true;
-    exchange->direct = sg_exchange_buffers_last(exchange);
-    return exchange->direct;
+    *way = true;
+    *way = sg_exchange_buffers_last(exchange);
+}
+
+/* Copies blocks, which are `from_step` and `to_step` bytes apart; 0: there is one alone. */
+static void copy_blocks(const struct sg_exchange *exchange, unsigned char *to, size_t to_step,
+                        const unsigned char *from, size_t from_step)
+{
+    const size_t n = from_step || to_step ? (size_t)exchange->clique->n : 1, size = block_bytes(exchange);
+    for (size_t i = 0; i < n; i++)
+        memcpy(to + i * to_step, from + i * from_step, size);
+}
+
+void sg_exchange_copy_given(const struct sg_exchange *exchange)
+{
+    copy_blocks(exchange, sg_exchange_place(exchange, exchange->first),
+                exchange->from_step ? block_bytes(exchange) : 0, exchange->from, exchange->from_step);
+}
+
+void sg_exchange_copy_taken(const struct sg_exchange *exchange)
+{
+    const size_t block = block_bytes(exchange);
+    const unsigned char *from = exchange->kind == SG_NCCL_ALL_GATHER ? exchange->places
+                                : exchange->kind == SG_NCCL_REDUCE_SCATTER
+                                    ? exchange->reduced + (size_t)exchange->first * block
+                                    : exchange->reduced;
+    copy_blocks(exchange, exchange->to, exchange->to_step, from, exchange->to_step ? block : 0);
 }
 
 /* The block of elements that a rank reduces. */

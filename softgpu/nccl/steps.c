@@ -12,6 +12,7 @@ enum action {
     COME,   /* the rank is there; it gives nothing */
     ARRIVE, /* and what it gives is, too */
     REDUCE,
+    TAKE, /* of an operation by steps: it gets what there is for it, and */
     DEPART
 };
 
@@ -21,12 +22,6 @@ struct step {
     int rank;
     enum action action;
 };
-
-/* How many reductions there are here to be counted: of a small one each process makes all that it needs. */
-static int n_reducers(const struct sg_exchange *exchange)
-{
-    return sg_exchange_is_small(exchange) ? exchange->clique->here : exchange->clique->n;
-}
 
 /* --- what host functions of the streams do -------------------------------------------------------------- */
 
@@ -78,6 +73,7 @@ static void talk(const struct step *step, struct sg_peer *const *told, int n_tol
         sg_far_read(step->exchange, told, n_told);
         sg_clique_enter_stream(false);
     }
+    sg_exchange_enter_stream(NULL);
     for (int i = 0; i < n_told; i++)
         sg_peer_release(told[i]);
     pthread_mutex_lock(&step->comm->clique->lock);
@@ -85,12 +81,25 @@ static void talk(const struct step *step, struct sg_peer *const *told, int n_tol
     pthread_mutex_unlock(&step->comm->clique->lock);
 }
 
-static bool can_reduce(const struct sg_exchange *exchange)
+/* Whether the clique is well, and so are the buffers that are used. */
+static bool is_well(const struct sg_exchange *exchange)
 {
     RG_SCOPED_LOCK(&exchange->clique->lock);
     if (!sg_exchange_buffers_last(exchange))
         sg_exchange_buffers_gone(exchange);
     return exchange->clique->error == ncclSuccess;
+}
+
+/* What is done to the data itself. No lock is held. */
+static void work(const struct step *step)
+{
+    const struct sg_exchange *exchange = step->exchange;
+    if (step->action == ARRIVE)
+        sg_exchange_copy_given(exchange);
+    else if (sg_exchange_reduces(exchange->kind))
+        reduce_blocks(exchange, step->rank);
+    if (step->action == TAKE)
+        sg_exchange_copy_taken(exchange);
 }
 
 static void CUDA_CB run_step(void *argument)
@@ -99,8 +108,10 @@ static void CUDA_CB run_step(void *argument)
     struct sg_exchange *exchange = step.exchange;
     struct sg_clique *clique = exchange->clique;
     free(argument);
-    if (step.action == REDUCE && can_reduce(exchange))
-        reduce_blocks(exchange, step.rank);
+    sg_exchange_enter_stream(exchange);
+    const bool touches = step.action == REDUCE || exchange->by_steps;
+    if (touches && is_well(exchange))
+        work(&step);
     struct sg_peer *told[SG_NCCL_RANKS_MAX];
     int n_told = 0;
     pthread_mutex_lock(&clique->lock);
@@ -115,13 +126,15 @@ static void CUDA_CB run_step(void *argument)
     } else if (step.action == REDUCE) {
         exchange->done |= UINT64_C(1) << step.rank;
         sg_exchange_count(exchange, SG_WORD_REDUCED);
-    } else if (step.action == DEPART) {
+    } else if (step.action == TAKE || step.action == DEPART) {
         exchange->n_departed++;
     }
     sg_far_send(exchange);
     sg_exchange_finish(exchange);
-    if (!n_told)
+    if (!n_told) {
+        sg_exchange_enter_stream(NULL);
         end_step(step.comm);
+    }
     pthread_mutex_unlock(&clique->lock);
     if (n_told)
         talk(&step, told, n_told);
@@ -138,7 +151,7 @@ static CUresult put_step(const struct sg_enqueued *enqueued, enum action action)
     *step = (struct step){enqueued->exchange, comm, comm->rank, action};
     pthread_mutex_lock(&comm->clique->lock);
     comm->pending++;
-    if (action == DEPART)
+    if (action == TAKE || action == DEPART)
         enqueued->exchange->enqueued = true;
     pthread_mutex_unlock(&comm->clique->lock);
     const CUresult result = sg_nccl_driver()->p_cuLaunchHostFunc(enqueued->call.stream, run_step, step);
@@ -151,20 +164,12 @@ static CUresult put_step(const struct sg_enqueued *enqueued, enum action action)
     return result;
 }
 
-static CUresult put_wait(const struct sg_exchange *exchange, enum sg_exchange_word which, int until,
-                         CUstream stream)
+/* Until all is given, all of it reduced, or the memory free. */
+static CUresult put_wait(const struct sg_exchange *exchange, enum sg_exchange_word which, CUstream stream)
 {
-    return sg_nccl_driver()->p_cuStreamWaitValue32(stream,
-                                                   (CUdeviceptr)(uintptr_t)sg_exchange_word(exchange, which),
-                                                   (cuuint32_t)until, CU_STREAM_WAIT_VALUE_GEQ);
-}
-
-/* Until all is given, or all of it reduced. */
-static CUresult put_wait_for(const struct sg_enqueued *enqueued, enum sg_exchange_word which)
-{
-    const struct sg_exchange *exchange = enqueued->exchange;
-    const int until = which == SG_WORD_REDUCED ? n_reducers(exchange) : sg_exchange_givers(exchange);
-    return put_wait(exchange, which, until, enqueued->call.stream);
+    return sg_nccl_driver()->p_cuStreamWaitValue32(
+        stream, (CUdeviceptr)(uintptr_t)sg_exchange_word(exchange, which),
+        (cuuint32_t)sg_exchange_awaited(exchange, which), CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 /*
@@ -219,7 +224,7 @@ static CUresult give(const struct sg_enqueued *enqueued)
     const struct sg_exchange *exchange = enqueued->exchange;
     const int rank = call->comm->rank;
     CUresult result =
-        exchange->before ? put_wait(exchange->before, SG_WORD_FREE, 1, call->stream) : CUDA_SUCCESS;
+        exchange->before ? put_wait(exchange->before, SG_WORD_FREE, call->stream) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS)
         return result;
     if (!sg_exchange_gives(exchange, rank) || call->kind == SG_NCCL_RECEIVE)
@@ -231,7 +236,7 @@ static CUresult give(const struct sg_enqueued *enqueued)
     else if (exchange->op == SG_NCCL_PRE_MUL_SUM)
         result = driver->p_cuMemcpyDtoHAsync(scalar, call->operator.device, rg_nccl_type_size(call->type),
                                              call->stream);
-    if (result == CUDA_SUCCESS && !exchange->direct)
+    if (result == CUDA_SUCCESS && !exchange->direct && !exchange->by_steps)
         result = copy_given(call, sg_exchange_place(exchange, rank));
     if (result == CUDA_SUCCESS)
         result = put_step(enqueued, ARRIVE);
@@ -244,9 +249,10 @@ static CUresult reduce(const struct sg_enqueued *enqueued)
 {
     const struct sg_exchange *exchange = enqueued->exchange;
     const int rank = enqueued->call.comm->rank;
-    if (!sg_exchange_reduces(exchange->kind) || (exchange->kind == SG_NCCL_REDUCE && rank != exchange->peer))
+    if (!sg_exchange_reduces(exchange->kind) || exchange->by_steps ||
+        (exchange->kind == SG_NCCL_REDUCE && rank != exchange->peer))
         return CUDA_SUCCESS;
-    const CUresult result = put_wait_for(enqueued, SG_WORD_GIVEN);
+    const CUresult result = put_wait(exchange, SG_WORD_GIVEN, enqueued->call.stream);
     return result == CUDA_SUCCESS ? put_step(enqueued, REDUCE) : result;
 }
 
@@ -277,12 +283,17 @@ static CUresult take(const struct sg_enqueued *enqueued)
     const struct sg_nccl_call *call = &enqueued->call;
     const unsigned char *from = taken(enqueued);
     CUresult result = CUDA_SUCCESS;
+    if (enqueued->exchange->by_steps) {
+        result = put_wait(enqueued->exchange, SG_WORD_GIVEN, call->stream);
+        return result == CUDA_SUCCESS ? put_step(enqueued, TAKE) : result;
+    }
     if (enqueued->exchange->direct) { /* it is all there when nothing goes on in the buffers */
-        result = put_wait(enqueued->exchange, SG_WORD_FREE, 1, call->stream);
+        result = put_wait(enqueued->exchange, SG_WORD_FREE, call->stream);
         return result == CUDA_SUCCESS ? put_step(enqueued, DEPART) : result;
     }
     if (from && (!sg_exchange_reduces(call->kind) || call->kind == SG_NCCL_ALL_REDUCE))
-        result = put_wait_for(enqueued, call->kind == SG_NCCL_ALL_REDUCE ? SG_WORD_REDUCED : SG_WORD_GIVEN);
+        result = put_wait(enqueued->exchange,
+                          call->kind == SG_NCCL_ALL_REDUCE ? SG_WORD_REDUCED : SG_WORD_GIVEN, call->stream);
     /* The root of a broadcast in place has it already. */
     if (result == CUDA_SUCCESS && from &&
         !(call->kind == SG_NCCL_BROADCAST && call->send == call->receive && call->comm->rank == call->peer))

@@ -73,6 +73,61 @@ static void what_a_rank_gives_comes_with_it(void)
     end(peer, NULL);
 }
 
+/* Each step costs the thread that puts it and the one that does it: where the buffers can be used themselves there are three of them. */
+static void small_operations_take_few_steps(void)
+{
+    enum { OF_ALL = RANKS * SMALL };
+    static const enum sg_nccl_kind kinds[] = {SG_NCCL_ALL_REDUCE, SG_NCCL_ALL_GATHER, SG_NCCL_REDUCE_SCATTER};
+    float of_both[OF_ALL], taken[OF_ALL], theirs[OF_ALL];
+    struct sg_peer *peer = begin();
+    for (int i = 0; i < OF_ALL; i++) {
+        of_both[i] = (float)i;
+        theirs[i] = (float)(100 * i);
+    }
+    for (uint64_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const bool gathers = kinds[i] == SG_NCCL_ALL_GATHER, scatters = kinds[i] == SG_NCCL_REDUCE_SCATTER;
+        struct sg_wire comes = of_small_sum(i);
+        comes.kind = (int)kinds[i];
+        comes.op = gathers ? 0 : ncclSum;
+        memset(taken, 0, sizeof taken);
+        CHECK((gathers ? sg_ncclAllGather(of_both, taken, SMALL, ncclFloat32, comm, streams_get(0))
+               : scatters
+                   ? sg_ncclReduceScatter(of_both, taken, SMALL, ncclFloat32, ncclSum, comm, streams_get(0))
+                   : sg_ncclAllReduce(of_both, taken, SMALL, ncclFloat32, ncclSum, comm, streams_get(0))) ==
+              ncclSuccess);
+        CHECK(streams_left(0) == 3);
+        streams_run();
+        CHECK(say(peer, comes, theirs, (scatters ? OF_ALL : SMALL) * sizeof theirs[0], 0));
+        streams_run();
+        for (int k = 0; k < (gathers ? OF_ALL : SMALL); k++)
+            CHECK(taken[k] == (!gathers    ? of_both[k] + theirs[k]
+                               : k < SMALL ? of_both[k]
+                                           : theirs[k - SMALL]));
+        CHECK(gathers || taken[SMALL] == 0);
+        CHECK(!is_there(i));
+    }
+    end(peer, NULL);
+}
+
+/* Nobody reads or writes buffers that the program has freed meanwhile, before or after the other rank has come. */
+static void freed_buffers_fail_small_operations(void)
+{
+    for (int comes_first = 0; comes_first < 2; comes_first++) {
+        static const float theirs[SMALL] = {1, 2, 3, 4};
+        struct sg_peer *peer = begin();
+        memset(got, 0, sizeof got);
+        CHECK(sg_ncclAllReduce(given, got, SMALL, ncclFloat32, ncclSum, comm, streams_get(0)) == ncclSuccess);
+        if (comes_first)
+            streams_run();
+        streams_set_in_place(false);
+        CHECK(say(peer, of_small_sum(0), theirs, sizeof theirs, 0));
+        streams_run();
+        CHECK(sg_clique_state(comm) == ncclInvalidUsage && got[0] == 0);
+        streams_set_in_place(true);
+        end(peer, NULL);
+    }
+}
+
 /* Of data that is missing, too long, or comes twice, nothing is taken: the communicator fails. */
 static void what_a_rank_gives_has_its_size(void)
 {
@@ -195,6 +250,8 @@ int main(void)
         what_a_rank_gives_has_its_size();
         a_large_sum_goes_through_little_memory();
     }
+    small_operations_take_few_steps();
+    freed_buffers_fail_small_operations();
     nobody_enters_a_split_for_others();
     an_error_of_cuda_elsewhere_is_none_here();
     return 0;

@@ -34,6 +34,11 @@ CUstream streams_get(unsigned index)
     return (CUstream)&streams[index];
 }
 
+unsigned streams_left(unsigned index)
+{
+    return streams[index].n;
+}
+
 static CUresult put(CUstream given, struct step step)
 {
     struct stream *stream = given == CU_STREAM_PER_THREAD ? streams : (struct stream *)given;

@@ -14,6 +14,8 @@ enum { STREAMS = 4 };
 CUstream streams_get(unsigned index);
 /** Lets all streams go on as far as they can. */
 void streams_run(void);
+/** Steps that the stream is still to do. */
+unsigned streams_left(unsigned index);
 /** Whether memory of the device can be accessed by the process itself; not so, until it is said. */
 void streams_set_in_place(bool in_place);
 /** Bytes of page-locked memory that there are. */
