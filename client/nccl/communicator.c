@@ -86,6 +86,7 @@ ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t ke
     numbers[number] = true;
     comm->number = number;
     comm->session = session;
+    rg_nccl_comm_hold(comm);
     return comm;
 }
 
@@ -113,14 +114,28 @@ size_t rg_nccl_comm_ranks_here(const struct ncclComm *comm)
     return comm->clique->here;
 }
 
-void rg_nccl_comm_free(ncclComm_t comm)
+void rg_nccl_comm_hold(ncclComm_t comm)
 {
+    atomic_fetch_add(&comm->held, 1);
+}
+
+void rg_nccl_comm_let_go(ncclComm_t comm)
+{
+    if (atomic_fetch_sub(&comm->held, 1) > 1)
+        return;
     pthread_mutex_lock(&lock);
-    numbers[comm->number] = false;
     leave_clique(comm->clique);
     pthread_mutex_unlock(&lock);
     free(comm->operators);
     free(comm);
+}
+
+void rg_nccl_comm_free(ncclComm_t comm)
+{
+    pthread_mutex_lock(&lock);
+    numbers[comm->number] = false;
+    pthread_mutex_unlock(&lock);
+    rg_nccl_comm_let_go(comm);
 }
 
 uint64_t rg_nccl_home_of(const struct rg_session *session)
@@ -262,10 +277,12 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
         return ncclSuccess;
     if (comm->finalized)
         return rg_nccl_fail(ncclInvalidArgument, "ncclCommFinalize: the communicator has been finalised");
+    rg_nccl_comm_hold(comm);
     const ncclResult_t result = end("ncclCommFinalize", comm, RG_NCCL_FINALIZE);
     comm->finalized = result == ncclSuccess || result == ncclInProgress;
     if (result == ncclInProgress)
         atomic_store(&comm->ready, false);
+    rg_nccl_comm_let_go(comm);
     return result;
 }
 

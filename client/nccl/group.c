@@ -101,9 +101,9 @@ static ncclResult_t send_calls(const struct rg_nccl_submitted *calls, size_t n,
     return rg_nccl_answered(session, "the call", status, result);
 }
 
-ncclResult_t rg_nccl_run(const struct rg_nccl_submitted *calls, size_t n)
+/* Of communicators that are held: another thread may abort them meanwhile. */
+static ncclResult_t run_held(const struct rg_nccl_submitted *calls, size_t n)
 {
-    count_steps(calls, n);
     for (unsigned i = 0; i < rg_n_sessions; i++) {
         bool any = false;
         for (size_t k = 0; k < n && !any; k++)
@@ -113,6 +113,17 @@ ncclResult_t rg_nccl_run(const struct rg_nccl_submitted *calls, size_t n)
             return result;
     }
     return ncclSuccess;
+}
+
+ncclResult_t rg_nccl_run(const struct rg_nccl_submitted *calls, size_t n)
+{
+    count_steps(calls, n);
+    for (size_t i = 0; i < n; i++)
+        rg_nccl_comm_hold(calls[i].comm);
+    const ncclResult_t result = run_held(calls, n);
+    for (size_t i = 0; i < n; i++)
+        rg_nccl_comm_let_go(calls[i].comm);
+    return result;
 }
 
 /* The calls of a group: those of captured streams become nodes, which leaves the others. */

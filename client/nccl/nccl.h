@@ -41,6 +41,8 @@ struct ncclComm {
     bool blocking, finalized;
     uint64_t collectives; /* that a trace has been told of */
     unsigned graphs;      /* nodes of graphs with calls of it */
+    atomic_uint
+        held; /* by the program, and by threads that are inside of a call: it is freed behind the last of them */
     bool left, over; /* the program has ended it; has aborted it. These three under a lock of capture.c. */
     /* operators that the program has made: their numbers and types. Under a lock of operators.c. */
     struct rg_nccl_operator {
@@ -68,8 +70,11 @@ ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t ke
 size_t rg_nccl_comm_ranks_here(const struct ncclComm *comm);
 /** Takes over what is said there (common/cuda/nccl_config.h). */
 ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking);
-/** Its number may be given to another one. */
+/** Its number may be given to another one, and it goes, behind those who hold it. */
 void rg_nccl_comm_free(ncclComm_t comm);
+/** It stays what it is, whoever ends it, until it is let go. */
+void rg_nccl_comm_hold(ncclComm_t comm);
+void rg_nccl_comm_let_go(ncclComm_t comm);
 /** Frees what the program has left already; but for one that is `over`, its worker ends it first. */
 void rg_nccl_comm_end(ncclComm_t comm, bool over);
 /** ncclSuccess, or why `function` cannot use it: it has failed, or is still beginning, as NCCL has it. May ask the server. */

@@ -22,6 +22,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     if (!comm || !error)
         return ncclInvalidArgument;
+    rg_nccl_comm_hold(comm);
     if (atomic_load(&comm->begun)) {
         *error = ask(comm);
     } else {
@@ -29,6 +30,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         atomic_store(&comm->begun, *error == ncclSuccess);
     }
     atomic_store(&comm->ready, *error == ncclSuccess);
+    rg_nccl_comm_let_go(comm);
     return ncclSuccess;
 }
 

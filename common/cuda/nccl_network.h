@@ -79,6 +79,8 @@ struct rg_nccl_extension {
                           unsigned most, unsigned *n);
     /** A process that the communicator needs cannot be reached, and why. */
     void (*unreachable)(ncclComm_t comm, const char *why);
+    /** The communicator fails as if it were aborted, and is still there: who waits for something of it goes on. */
+    void (*give_up)(ncclComm_t comm);
     /** Nobody may wait any more: the session is over. */
     void (*end)(void);
 };

@@ -3,8 +3,10 @@
  *
  * Happy path: a number of the table is taken for each that is to begin, the library makes all of a record together on a thread that holds
  * nobody up, what they took of the devices is charged, and they are in the table. Where one fails, or is more than the session has left,
- * none has begun. One that a call still uses cannot end.
+ * none has begun. One that a call still uses cannot end; where it is aborted, and the library is the software device's, such calls fail
+ * first.
  */
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "proto/nccl/call.h"
 #include "server/core/worker.h"
@@ -190,10 +192,15 @@ static ncclResult_t begin_all(const struct rg_nccl_library *nccl, struct begun *
     return result;
 }
 
+/* Waits where the client's communicator blocks, also if the library's does not. */
+static ncclResult_t finalize(const struct rg_nccl_library *nccl, ncclComm_t comm, bool blocking)
+{
+    const ncclResult_t result = nccl->ncclCommFinalize(comm);
+    return result == ncclInProgress && blocking ? await(nccl, comm) : result;
+}
+
 static ncclResult_t end_it(const struct rg_nccl_library *nccl, ncclComm_t comm, unsigned how)
 {
-    if (how == RG_NCCL_FINALIZE)
-        return nccl->ncclCommFinalize(comm);
     struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_COMMUNICATOR, (uintptr_t)comm);
     const ncclResult_t result =
         how == RG_NCCL_DESTROY ? nccl->ncclCommDestroy(comm) : nccl->ncclCommAbort(comm);
@@ -234,6 +241,7 @@ static void settle(struct rg_request *request, const struct rg_nccl_library *ncc
         *begun->slot = (struct rg_nccl_slot){
             .comm = begun->comm,
             .taken = begun->comm != NULL,
+            .blocking = begun->beginning.blocking != 0,
             .ranks = ranks,
             .rank = rank,
             .device = begun->parent ? begun->parent->device : (CUdevice)begun->beginning.device,
@@ -283,6 +291,22 @@ CUresult rg_execute_rgNcclBegin(struct rg_request *request, unsigned int count, 
     return request->result;
 }
 
+/* Whether a call but this one uses it. */
+static bool is_shared(struct rg_nccl_state *state, const struct rg_nccl_slot *slot)
+{
+    RG_SCOPED_LOCK(&state->lock);
+    return slot->users > 1;
+}
+
+/* Other threads are inside of calls of a communicator that is aborted: they go on, with an error, and have left it when this returns. */
+static void send_away(struct rg_nccl_state *state, const struct rg_nccl_slot *slot)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_NS};
+    rg_nccl_library_extension()->give_up(slot->comm);
+    while (is_shared(state, slot))
+        nanosleep(&pause, NULL);
+}
+
 CUresult rg_execute_rgNcclEnd(struct rg_request *request, unsigned long long number, unsigned int how,
                               int *result)
 {
@@ -293,21 +317,24 @@ CUresult rg_execute_rgNcclEnd(struct rg_request *request, unsigned long long num
     if (!slot || !nccl)
         return request->result;
     pthread_mutex_lock(&state->lock);
-    const bool alone = slot->users == 1;
-    ncclComm_t comm = slot->comm;
-    if (alone && how != RG_NCCL_FINALIZE)
-        slot->comm = NULL; /* nobody finds it any more; the number is still taken */
+    const ncclComm_t comm = slot->comm;
+    const bool alone = slot->users == 1,
+               may = alone || (how == RG_NCCL_ABORT && rg_nccl_library_extension() && !slot->ending),
+               ends = may && how != RG_NCCL_FINALIZE;
+    slot->ending = slot->ending || ends; /* nobody finds it any more; the number is still taken */
     pthread_mutex_unlock(&state->lock);
-    if (!alone) {
+    if (!may) {
         *result = ncclInvalidUsage; /* another thread is inside of a call */
     } else if (rg_request_detach(request)) {
-        *result = end_it(nccl, comm, how);
+        if (!alone)
+            send_away(state, slot);
+        *result = how == RG_NCCL_FINALIZE ? finalize(nccl, comm, slot->blocking) : end_it(nccl, comm, how);
         rg_context_unknown();
     }
     pthread_mutex_lock(&state->lock);
     slot->users--;
-    if (alone && how != RG_NCCL_FINALIZE)
-        slot->taken = false;
+    if (ends)
+        *slot = (struct rg_nccl_slot){0};
     pthread_mutex_unlock(&state->lock);
     return request->result;
 }

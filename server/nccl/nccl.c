@@ -74,7 +74,7 @@ struct rg_nccl_slot *rg_nccl_use(struct rg_request *request, uint64_t number)
     struct rg_nccl_state *state = rg_nccl_state_of(request);
     RG_SCOPED_LOCK(&state->lock);
     struct rg_nccl_slot *slot = number < RG_NCCL_COMMS_MAX ? &state->slots[number] : NULL;
-    if (!slot || !slot->comm) {
+    if (!slot || !slot->comm || slot->ending) {
         if (request->result == CUDA_SUCCESS)
             request->result = CUDA_ERROR_INVALID_HANDLE;
         return NULL;

@@ -15,7 +15,9 @@ extern atomic_bool rg_nccl_used;
 struct rg_nccl_slot {
     ncclComm_t comm; /* NULL: free, or about to begin (`taken`) */
     bool taken;
+    bool ending; /* is being aborted: nobody uses it from now on but those who do */
     unsigned users;
+    bool blocking; /* as the client has it: the library's may be another one (beginnings.c) */
     int ranks, rank;
     CUdevice device;
     CUcontext context; /* of the device, in which it began */

@@ -284,6 +284,7 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm)
     struct sg_clique *clique = comm->clique;
     bool failed = false;
     pthread_mutex_lock(&clique->lock);
+    sg_comm_enter(comm);
     while (comm->pending && !failed) {
         const struct timespec until = rg_timespec(rg_now_ns() + LOOK_NS);
         if (pthread_cond_timedwait(&clique->changed, &clique->lock, &until) == 0)
@@ -294,6 +295,7 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm)
         pthread_mutex_lock(&clique->lock);
     }
     const ncclResult_t result = failed ? ncclUnhandledCudaError : clique->error;
+    sg_comm_exit(comm);
     pthread_mutex_unlock(&clique->lock);
     return result;
 }
@@ -305,11 +307,23 @@ void sg_clique_abort(ncclComm_t comm)
     pthread_mutex_unlock(&comm->clique->lock);
 }
 
+/* Nothing goes on for those who wait for something of a communicator that is aborted. */
+static void wait_for_others(ncclComm_t comm)
+{
+    struct sg_clique *clique = comm->clique;
+    pthread_mutex_lock(&clique->lock);
+    while (comm->inside)
+        pthread_cond_wait(&clique->changed, &clique->lock);
+    pthread_mutex_unlock(&clique->lock);
+}
+
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort)
 {
     struct sg_clique *clique = comm->clique;
-    if (abort)
+    if (abort) {
         sg_clique_abort(comm);
+        wait_for_others(comm);
+    }
     const ncclResult_t idle = sg_clique_wait_idle(comm);
     const bool broken =
         idle == ncclUnhandledCudaError; /* steps that will never run name the communicator and its clique */

@@ -45,11 +45,12 @@ struct ncclComm {
     CUcontext context;
     bool retained; /* the context is the device's primary one, and was retained for this communicator */
     bool blocking, ended;
-    unsigned graphs;                  /* nodes of graphs with calls of it */
-    bool left;                        /* by its program: it ends with the last of those */
-    int pending;                      /* steps in streams */
-    uint64_t collectives, splits;     /* begun */
-    struct sg_shrinks *shrinks;       /* likewise (split.h) */
+    unsigned graphs;              /* nodes of graphs with calls of it */
+    bool left;                    /* by its program: it ends with the last of those */
+    int pending;                  /* steps in streams */
+    int inside;                   /* threads that wait for something of it: who aborts it waits for them */
+    uint64_t collectives, splits; /* begun */
+    struct sg_shrinks *shrinks;   /* likewise (split.h) */
     uint64_t sent[SG_NCCL_RANKS_MAX]; /* messages to each rank, begun */
     uint64_t received[SG_NCCL_RANKS_MAX];
     struct sg_operator *operators;
@@ -69,7 +70,7 @@ struct sg_far {
 struct sg_clique {
     struct sg_clique *next; /* in the list of cliques */
     pthread_mutex_t lock;
-    pthread_cond_t changed;    /* joined, placed, ready, pending, exchanges, error, splits */
+    pthread_cond_t changed;    /* joined, placed, ready, pending, inside, exchanges, error, splits */
     uint64_t key, root;        /* root: the process in which the id was made */
     struct sg_peer *root_peer; /* until the clique is placed; NULL: there is no link, or it is this process */
     unsigned char root_place[RG_NCCL_PLACE_BYTES]; /* where that process is found */
@@ -97,6 +98,18 @@ struct sg_clique {
     char why[SG_NCCL_WHY];
 };
 
+/** A thread begins to wait for something of the communicator, or has ended it. The clique's lock is held. */
+static inline void sg_comm_enter(ncclComm_t comm)
+{
+    comm->inside++;
+}
+
+static inline void sg_comm_exit(ncclComm_t comm)
+{
+    if (--comm->inside == 0)
+        pthread_cond_broadcast(&comm->clique->changed);
+}
+
 /** Notes `result` as what the process's last error was, with a sentence; returns it. */
 ncclResult_t sg_nccl_fail(ncclResult_t result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -112,7 +125,10 @@ ncclResult_t sg_clique_wait_joined(ncclComm_t comm);
 ncclResult_t sg_clique_wait_idle(ncclComm_t comm);
 /** The clique fails, as the rank has aborted it. */
 void sg_clique_abort(ncclComm_t comm);
-/** The rank leaves. With `abort`, the clique fails first; else, if it is the last member, what others are to get is sent. Frees comm. */
+/**
+ * The rank leaves. With `abort`, the clique fails first, and threads that wait for something of comm go on and have left it; else, if it is the
+ * last member, what others are to get is sent. Frees comm.
+ */
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort);
 /** ncclSuccess, ncclInProgress or how it failed, which becomes the last error. */
 ncclResult_t sg_clique_state(ncclComm_t comm);

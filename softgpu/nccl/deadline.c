@@ -8,6 +8,7 @@
 #include "softgpu/nccl/list.h"
 #include "softgpu/nccl/meeting.h"
 #include "softgpu/nccl/peer.h"
+#include "softgpu/nccl/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ static void look_at(struct sg_clique *clique, uint64_t now)
     } else if (clique->error == ncclSuccess && sg_exchange_overdue(clique, since, text, sizeof text)) {
         sg_clique_fail_locked(clique, ncclRemoteError, "%s within %g s", text, (double)timeout_ns / 1e9);
     }
+    sg_splits_look(clique, since, (double)timeout_ns / 1e9);
     sg_clique_end_stuck(clique);
     pthread_mutex_unlock(&clique->lock);
 }

@@ -22,5 +22,6 @@ __attribute__((visibility("default"))) const struct rg_nccl_extension rg_nccl_ex
     .lost = sg_extension_lost,
     .await = sg_extension_await,
     .unreachable = sg_extension_unreachable,
+    .give_up = sg_clique_abort,
     .end = end,
 };

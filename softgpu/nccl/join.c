@@ -131,9 +131,11 @@ ncclResult_t sg_clique_wait_joined(ncclComm_t comm)
 {
     struct sg_clique *clique = comm->clique;
     pthread_mutex_lock(&clique->lock);
+    sg_comm_enter(comm);
     while (!sg_clique_has_begun(clique) && clique->error == ncclSuccess)
         pthread_cond_wait(&clique->changed, &clique->lock);
     const ncclResult_t result = clique->error;
+    sg_comm_exit(comm);
     pthread_mutex_unlock(&clique->lock);
     return result;
 }

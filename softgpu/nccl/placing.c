@@ -235,6 +235,7 @@ ncclResult_t sg_extension_await(ncclComm_t comm, bool waits, unsigned char (*pla
     struct sg_clique *clique = comm->clique;
     *n = 0;
     pthread_mutex_lock(&clique->lock);
+    sg_comm_enter(comm);
     while (!sg_clique_has_begun(clique) && clique->error == ncclSuccess &&
            (*n = wanted(clique, places, most)) == 0 && waits)
         pthread_cond_wait(&clique->changed, &clique->lock);
@@ -243,6 +244,7 @@ ncclResult_t sg_extension_await(ncclComm_t comm, bool waits, unsigned char (*pla
                                                               : ncclInProgress;
     if (clique->error != ncclSuccess)
         (void)sg_nccl_fail(clique->error, "%s", clique->why);
+    sg_comm_exit(comm);
     pthread_mutex_unlock(&clique->lock);
     return result;
 }

@@ -1,12 +1,15 @@
 /* split.c - see split.h. */
 #include "softgpu/nccl/split.h"
 
+#include "common/base/clock.h"
 #include "common/base/hash_table.h"
 #include "common/base/limits.h"
+#include "common/base/log.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/list.h"
 #include "softgpu/nccl/peer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define SHRINK (1ull << 63) /* in the numbers of those that some ranks do not enter */
@@ -24,11 +27,18 @@ struct sg_split {
     struct sg_split *next;
     uint64_t number; /* of the clique's splits */
     int entered, here, waited;
-    bool despite; /* that the clique has failed does not matter */
-    bool done;
+    bool despite;          /* that the clique has failed does not matter */
+    bool being_made, done; /* all have entered, from then on it is; and it has been made */
+    bool given_up;         /* not done, and nobody waits for it any more: who comes now is too late */
+    uint64_t began_ns;
     ncclResult_t result;
     struct part of[SG_NCCL_RANKS_MAX];
 };
+
+static const char *function_of(const struct sg_split *split)
+{
+    return split->number & SHRINK ? "ncclCommShrink" : "ncclCommSplit";
+}
 
 /* How often a communicator was shrunk by the same ranks. */
 struct sg_shrinks {
@@ -140,6 +150,7 @@ static struct sg_split *find(struct sg_clique *clique, uint64_t number)
         split = split->next;
     if (!split && clique->n_splits < RG_NCCL_SPLITS_MAX && (split = calloc(1, sizeof *split)) != NULL) {
         split->number = number;
+        split->began_ns = rg_now_ns();
         split->next = clique->splits;
         clique->splits = split;
         clique->n_splits++;
@@ -198,16 +209,20 @@ static ncclResult_t enter(ncclComm_t comm, uint64_t number, struct part how, uin
     bool last = false;
     pthread_mutex_lock(&clique->lock);
     struct sg_split *split = find(clique, number);
-    if (split) {
+    const bool late = split && split->given_up;
+    if (split && !late) {
         how.entered = how.here = true;
         split->of[comm->rank] = how;
         split->here++;
         split->despite = despite;
         keep_away(clique, split, excluded);
-        last = ++split->entered == clique->n;
+        last = split->being_made = ++split->entered == clique->n;
         tell_others(clique, split, comm->rank, excluded);
     }
     pthread_mutex_unlock(&clique->lock);
+    if (late)
+        return sg_nccl_fail(ncclRemoteError, "%s: rank %d comes too late: others have waited for it in vain",
+                            function_of(split), comm->rank);
     if (!split)
         return sg_nccl_fail(ncclSystemError, "out of memory");
     if (last) {
@@ -285,7 +300,9 @@ bool sg_split_far_enters(struct sg_peer *peer, const struct sg_wire *wire)
             split->of[wire->rank].color = wire->source;
             split->of[wire->rank].key = wire->peer;
         }
-        const bool last = good && ++split->entered == clique->n;
+        const bool last = good && ++split->entered == clique->n && !split->given_up;
+        if (last)
+            split->being_made = true;
         pthread_mutex_unlock(&clique->lock);
         if (last)
             complete(clique, split);
@@ -294,10 +311,22 @@ bool sg_split_far_enters(struct sg_peer *peer, const struct sg_wire *wire)
     return good;
 }
 
+/* It will not be made, for that reason, unless the clique has failed before, of another one. The clique's lock is held. */
+static void give_up(struct sg_clique *clique, struct sg_split *split, const char *why)
+{
+    split->given_up = true;
+    pthread_cond_broadcast(&clique->changed);
+    if (split->despite && clique->error != ncclSuccess) {
+        rg_warn("NCCL: %s", why);
+        (void)sg_nccl_fail(ncclRemoteError, "%s", why);
+    }
+    sg_clique_fail_locked(clique, ncclRemoteError, "%s", why);
+}
+
 /* Whether all who have not entered may still do so. The clique's lock is held. */
 static bool may_be_done(const struct sg_clique *clique, const struct sg_split *split)
 {
-    if (clique->error != ncclSuccess && !split->despite)
+    if ((clique->error != ncclSuccess && !split->despite) || split->given_up)
         return false;
     for (int rank = 0; rank < clique->n; rank++) {
         const int at = split->of[rank].entered ? -1 : clique->at[rank];
@@ -311,18 +340,19 @@ ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split)
 {
     struct sg_clique *clique = comm->clique;
     pthread_mutex_lock(&clique->lock);
-    while (!split->done && may_be_done(clique, split))
+    sg_comm_enter(comm);
+    while (!split->done && (split->being_made || may_be_done(clique, split)))
         pthread_cond_wait(&clique->changed, &clique->lock);
-    if (!split->done)
-        sg_clique_fail_locked(clique, ncclRemoteError,
-                              "a rank has left, with which a communicator was to be made");
-    ncclResult_t result = split->done ? split->result : clique->error;
+    if (!split->done && !split->given_up)
+        give_up(clique, split, "a rank has left, with which a communicator was to be made");
+    ncclResult_t result = split->done ? split->result : split->despite ? ncclRemoteError : clique->error;
     const ncclComm_t part = split->done ? split->of[comm->rank].comm : NULL;
     const bool blocking = split->of[comm->rank].blocking;
     ncclComm_t *out = split->of[comm->rank].out;
     *out = part;
     if (++split->waited == split->here && split->done)
         drop(clique, split);
+    sg_comm_exit(comm);
     pthread_mutex_unlock(&clique->lock);
     if (result == ncclSuccess && part && blocking)
         result = sg_clique_wait_joined(part);
@@ -331,6 +361,28 @@ ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split)
         (void)sg_clique_leave(part, true);
     }
     return result;
+}
+
+/* The ranks that have not entered, in words. */
+static void name_missing(const struct sg_clique *clique, const struct sg_split *split, char *text,
+                         size_t size)
+{
+    int length = 0;
+    for (int rank = 0; rank < clique->n && (size_t)length < size; rank++)
+        if (!split->of[rank].entered)
+            length += snprintf(text + length, size - (size_t)length, "%s%d", length ? ", " : "", rank);
+}
+
+void sg_splits_look(struct sg_clique *clique, uint64_t since_ns, double seconds)
+{
+    for (struct sg_split *split = clique->splits; split; split = split->next) {
+        char ranks[160] = "", why[SG_NCCL_WHY];
+        if (split->being_made || split->given_up || !split->here || split->began_ns >= since_ns)
+            continue;
+        name_missing(clique, split, ranks, sizeof ranks);
+        snprintf(why, sizeof why, "%s: rank %s did not come within %g s", function_of(split), ranks, seconds);
+        give_up(clique, split, why);
+    }
 }
 
 void sg_splits_fini(struct sg_clique *clique)

@@ -25,6 +25,8 @@ ncclResult_t sg_clique_shrink(ncclComm_t comm, uint64_t excluded, bool abort, bo
 ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split);
 /** A rank of another process enters. False: that cannot be. */
 bool sg_split_far_enters(struct sg_peer *peer, const struct sg_wire *wire);
+/** Gives up those that a member has waited for since before `since_ns`: a rank does not come. The clique's lock is held. */
+void sg_splits_look(struct sg_clique *clique, uint64_t since_ns, double seconds);
 /** Frees those of a clique that nobody is in any more. */
 void sg_splits_fini(struct sg_clique *clique);
 /** Frees what is kept of how often a communicator was shrunk. */

@@ -7,58 +7,29 @@
  * The process has ranks FIRST … FIRST + COUNT - 1, of devices DEVICE (0) … DEVICE + COUNT - 1. Rank 0 makes the id and writes it into ID_FILE, where the
  * others wait for it.
  */
-#include "tests/fidelity/must.h"
-#include "tests/fidelity/nccl/nccl.h"
+#include "tests/server/nccl/process.h"
 
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define HERE_MAX 8
 #define LARGE    (1 << 20)
 #define COUNT    3001 /* elements: not divisible by the ranks */
 
-static int ranks, first, here, first_device;
-static const char *id_file;
+static int here, first_device;
 static CUcontext contexts[HERE_MAX];
 static CUstream streams[HERE_MAX];
 static CUdeviceptr sends[HERE_MAX], receives[HERE_MAX];
 static ncclComm_t comms[HERE_MAX];
 static size_t room;
 
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-}
-
 /* --- beginning ------------------------------------------------------------------------------------------ */
 
 static void share_id(ncclUniqueId *id, const char *name)
 {
-    char path[512], temporary[600];
-    snprintf(path, sizeof path, "%s%s", id_file, name);
-    snprintf(temporary, sizeof temporary, "%s.new", path);
-    if (first == 0) {
-        CHECK(cuCtxSetCurrent(contexts[0]));
-        NCCL(ncclGetUniqueId(id));
-        FILE *file = fopen(temporary, "wb");
-        if (!file || fwrite(id, sizeof *id, 1, file) != 1 || fclose(file) != 0 ||
-            rename(temporary, path) != 0)
-            exit(1);
-        return;
-    }
-    for (;; nap()) {
-        FILE *file = fopen(path, "rb");
-        if (!file)
-            continue;
-        if (fread(id, sizeof *id, 1, file) != 1)
-            exit(1);
-        fclose(file);
-        return;
-    }
+    CHECK(cuCtxSetCurrent(contexts[0]));
+    if (!share_id_in_time(id, name, -1))
+        must_nccl(ncclSystemError, "ncclGetUniqueId");
 }
 
 static void open_devices(void)
@@ -233,15 +204,6 @@ static void split(void)
 }
 
 /* --- cases ---------------------------------------------------------------------------------------------- */
-
-static void touch(const char *name)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s%s", id_file, name);
-    FILE *file = fopen(path, "wb");
-    if (file)
-        fclose(file);
-}
 
 /* Until that process has been told. */
 static void wait_for(int rank)
