@@ -150,7 +150,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     RG_TRY(rg_call_allowed(0));
     struct rg_context *shadow = rg_context_shadow(ctx);
-    if (!shadow || shadow->primary)
+    if (!shadow || shadow->primary || shadow->green)
         return CUDA_ERROR_INVALID_CONTEXT;
     struct rg_session *session = shadow->session;
     rg_timeline_before_end((uint64_t)ctx);
@@ -176,7 +176,7 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
     RG_TRY(rg_call_allowed(0));
     if (!pctx || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)rg_context_current();
+    *pctx = (CUcontext)rg_context_exact();
     return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -234,7 +234,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     RG_TRY(rg_call_allowed(0));
     if (!pctx)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)rg_context_current();
+    *pctx = (CUcontext)rg_context_exact();
     return CUDA_SUCCESS;
 }
 

@@ -137,6 +137,6 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     struct rg_context *shadow;
     CUresult status = context_or_current(ctx, ctxId, &shadow);
     if (status == CUDA_SUCCESS)
-        *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_current());
+        *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_exact());
     return status;
 }

@@ -75,7 +75,7 @@ static CUresult check_record(CUevent event, CUstream stream, unsigned flags, boo
         return CUDA_SUCCESS;
     const struct rg_shadow *of_stream = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream),
                            *of_event = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
-    const uint64_t context = of_stream ? of_stream->stream.context : rg_context_current();
+    const uint64_t context = of_stream ? rg_context_owner(of_stream->stream.context) : rg_context_current();
     return of_event && of_event->event.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -102,7 +102,7 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     RG_TRY(check_event(hEvent));
     RG_TRY(rg_handle_check(RG_KIND_CONTEXT, (uint64_t)hCtx, CUDA_ERROR_INVALID_CONTEXT));
     const struct rg_shadow *event = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)hEvent);
-    if (!event || event->event.context != (uint64_t)hCtx)
+    if (!event || event->event.context != rg_context_owner((uint64_t)hCtx))
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult status = rg_op_cuCtxRecordEvent(hCtx, hEvent);
     rg_timeline_unseen(hEvent);

@@ -75,7 +75,14 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
     return CUDA_SUCCESS;
 }
 
-/* Launches demand a stream of the current context. */
+/* The context, which may be a green one, that a stream is of. */
+static uint64_t context_of_stream(CUstream stream, uint64_t current)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    return shadow ? shadow->stream.context : current;
+}
+
+/* Launches demand a stream of the current context, or one of which that or it is a green context. */
 static CUresult check_stream(CUstream stream, uint64_t context)
 {
     if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
@@ -83,7 +90,8 @@ static CUresult check_stream(CUstream stream, uint64_t context)
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
     if (shadow && atomic_load_explicit(&shadow->orphan, memory_order_relaxed))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return shadow && shadow->stream.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return shadow && rg_context_owner(shadow->stream.context) == context ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /*
@@ -202,13 +210,14 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
     struct rg_call call;
     RG_TRY(rg_call_look(&call, RG_TRAIT_CONTEXT, 0));
     const CUdevice device = call.current->device;
+    const uint64_t context = rg_context_owner(call.context);
     struct rg_function *function = rg_function_of(f);
     CUfunction here = f;
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (rg_handle_kind((uint64_t)f) == RG_KIND_FUNCTION && function->context != call.context)
+    if (rg_handle_kind((uint64_t)f) == RG_KIND_FUNCTION && function->context != context)
         return CUDA_ERROR_INVALID_HANDLE; /* a kernel has a function in each context */
-    CUresult status = check_stream(stream, call.context);
+    CUresult status = check_stream(stream, context);
     if (status == CUDA_SUCCESS && rg_several_own_servers())
         status = rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0)
                      ? CUDA_ERROR_INVALID_HANDLE
@@ -223,7 +232,7 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
     if (status == CUDA_SUCCESS)
         status = rg_launch_check_clusters(f, known, d, n_attributes, attributes);
     if (status == CUDA_SUCCESS)
-        status = check_events(call.context, n_attributes, attributes);
+        status = check_events(context, n_attributes, attributes);
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_capture_takes(stream)) {
@@ -237,12 +246,13 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
         return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
     }
     if (cooperative || n_attributes)
-        status = rg_launch_check_cooperative(f, d, device, cooperative, n_attributes, attributes);
+        status = rg_launch_check_cooperative(f, d, context_of_stream(stream, call.context), cooperative,
+                                             n_attributes, attributes);
     if (status == CUDA_SUCCESS && !atomic_load_explicit(&function->launched, memory_order_relaxed))
         status = rg_function_load_first(f, function, call.context);
     if (status != CUDA_SUCCESS)
         return status;
-    rg_pace(call.thread, rg_effective_stream(stream), call.context);
+    rg_pace(call.thread, rg_effective_stream(stream), context_of_stream(stream, call.context));
     const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
                                     extra, n_attributes, attributes};
     status = with_events(send_launch(&request), n_attributes, attributes);

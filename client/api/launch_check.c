@@ -132,7 +132,16 @@ CUresult rg_launch_check_clusters(CUfunction f, const struct rg_function *functi
     return cuOccupancyMaxActiveClusters(&fit, f, &config);
 }
 
-CUresult rg_launch_check_cooperative(CUfunction f, const struct rg_launch_dimensions *d, CUdevice device,
+/* Those that kernels of a context run on. */
+static int multiprocessors_of(uint64_t context)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
+    if (!shadow || shadow->context.multiprocessors)
+        return shadow ? (int)shadow->context.multiprocessors : 0;
+    return rg_device_attribute(shadow->context.device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+}
+
+CUresult rg_launch_check_cooperative(CUfunction f, const struct rg_launch_dimensions *d, uint64_t context,
                                      bool cooperative, unsigned n_attributes,
                                      const CUlaunchAttribute *attributes)
 {
@@ -142,7 +151,7 @@ CUresult rg_launch_check_cooperative(CUfunction f, const struct rg_launch_dimens
     if (!cooperative)
         return CUDA_SUCCESS;
     const uint64_t blocks = (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
-    const int units = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    const int units = multiprocessors_of(context);
     int each = 0;
     if (units > 0 && blocks <= (uint64_t)units) /* one fits, or the launch fails for another reason */
         return CUDA_SUCCESS;

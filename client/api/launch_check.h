@@ -29,7 +29,7 @@ CUresult rg_launch_check_clusters(CUfunction f, const struct rg_function *functi
  * All blocks of a cooperative launch must be on the device at once. How many can be is kept of each kernel
  * and block.
  */
-CUresult rg_launch_check_cooperative(CUfunction f, const struct rg_launch_dimensions *d, CUdevice device,
+CUresult rg_launch_check_cooperative(CUfunction f, const struct rg_launch_dimensions *d, uint64_t context,
                                      bool cooperative, unsigned n_attributes,
                                      const CUlaunchAttribute *attributes);
 

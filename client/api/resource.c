@@ -1,7 +1,7 @@
 /*
- * resource.c - resources of a device and green contexts made of them. A green context's ordinary context is
- * one like others here: it is asked for at the first call that needs it, its streams belong to it, and it
- * ends with the green context.
+ * resource.c - resources of a device and green contexts made of them. A green context retains its device's primary context, which
+ * owns what is made in it. Its ordinary context is asked for at the first call that needs it, its streams belong to it, and it ends
+ * with the green context.
  */
 #include "client/api/context.h"
 #include "client/api/stream.h"
@@ -52,17 +52,22 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
     RG_TRY(rg_call_allowed(0));
     if (!rg_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!phCtx || !rg_handle_known(RG_KIND_RESOURCES, (uint64_t)desc))
+    if (!phCtx || (desc && !rg_handle_known(RG_KIND_RESOURCES, (uint64_t)desc)))
         return CUDA_ERROR_INVALID_VALUE;
+    CUcontext primary;
+    RG_TRY(cuDevicePrimaryCtxRetain(&primary, dev));
     CUgreenCtx green = (CUgreenCtx)rg_handle_create(RG_KIND_GREEN);
-    if (!green)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    green_of(green)->device = dev;
-    CUresult status = rg_op_cuGreenCtxCreate(&green, desc, dev, flags);
-    if (status == CUDA_SUCCESS)
+    CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
+    if (green) {
+        *green_of(green) = (struct rg_green){.device = dev, .primary = (uint64_t)primary};
+        status = rg_op_cuGreenCtxCreate(&green, desc, dev, flags);
+    }
+    if (status == CUDA_SUCCESS) {
         *phCtx = green;
-    else
-        rg_handle_delete(RG_KIND_GREEN, (uint64_t)green);
+        return CUDA_SUCCESS;
+    }
+    rg_handle_delete(RG_KIND_GREEN, (uint64_t)green);
+    (void)cuDevicePrimaryCtxRelease_v2(dev);
     return status;
 }
 
@@ -71,8 +76,9 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     RG_TRY(rg_call_allowed(0));
     const struct rg_green *known = green_of(hCtx);
     if (!known)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_CONTEXT;
     const uint64_t context = known->context;
+    const CUdevice device = known->device;
     if (context) {
         rg_timeline_before_end(context);
         rg_context_before_end(context);
@@ -81,7 +87,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     if (context)
         rg_context_ended(context);
     rg_handle_delete(RG_KIND_GREEN, (uint64_t)hCtx);
-    return CUDA_SUCCESS;
+    return cuDevicePrimaryCtxRelease_v2(device);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
@@ -91,7 +97,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
         return status;
     struct rg_green *known = green_of(hCtx);
     if (!known)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (!pContext)
         return CUDA_ERROR_INVALID_VALUE;
     if (!known->context) {
@@ -103,11 +109,15 @@ CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
         status = rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status);
         if (status != CUDA_SUCCESS)
             return status;
+        CUdevResource provided;
+        RG_TRY(rg_op_cuGreenCtxGetDevResource(hCtx, &provided, CU_DEV_RESOURCE_TYPE_SM));
         rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context)->context =
             (struct rg_context){.session = rg_device_session(known->device),
                                 .device = known->device,
                                 .api_version = 3020,
-                                .green = (uint64_t)hCtx};
+                                .green = (uint64_t)hCtx,
+                                .owner = known->primary,
+                                .multiprocessors = provided.sm.smCount};
         known->context = (uint64_t)context;
     }
     *pContext = (CUcontext)known->context;
@@ -135,6 +145,33 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
     else
         rg_handle_delete(RG_KIND_STREAM, (uint64_t)stream);
     return status;
+}
+
+CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
+{
+    RG_TRY(rg_call_allowed(0));
+    if (!greenCtx) {
+        const struct rg_context *current = rg_context_shadow((CUcontext)rg_context_exact());
+        greenCtx = (CUgreenCtx)(current ? current->green : 0);
+    }
+    if (!green_of(greenCtx))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return greenCtxId ? rg_op_cuGreenCtxGetId(greenCtx, greenCtxId) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    RG_TRY(rg_call_allowed(0));
+    const struct rg_green *known = green_of(hCtx);
+    if (!known)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)hEvent, CUDA_ERROR_INVALID_HANDLE));
+    const struct rg_shadow *event = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)hEvent);
+    if (!event || event->event.context != known->primary)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult status = rg_op_cuGreenCtxRecordEvent(hCtx, hEvent);
+    rg_timeline_unseen(hEvent);
+    return rg_timeline_told(hEvent, status);
 }
 
 CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)

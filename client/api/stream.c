@@ -38,7 +38,7 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority, bool wi
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
-        .context = rg_context_current(), .flags = flags, .priority = priority, .id = rg_stream_next_id()};
+        .context = rg_context_exact(), .flags = flags, .priority = priority, .id = rg_stream_next_id()};
     CUresult status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
                                     : rg_op_cuStreamCreate(&stream, flags);
     if (status == CUDA_SUCCESS)
@@ -118,7 +118,7 @@ static CUresult describe(CUstream stream, const void *out, struct rg_stream *kno
         return CUDA_ERROR_INVALID_VALUE;
     stream = rg_effective_stream(stream);
     if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) {
-        *known = (struct rg_stream){.context = rg_context_current(), .id = (uintptr_t)stream};
+        *known = (struct rg_stream){.context = rg_context_exact(), .id = (uintptr_t)stream};
         if (stream == CU_STREAM_PER_THREAD)
             known->id = 3 + (unsigned long long)rg_thread_current()->number * 2 + RG_OBJECTS_MAX;
         return CUDA_SUCCESS;
@@ -167,10 +167,18 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    CUresult status = cuStreamGetCtx(hStream, pCtx);
-    if (status == CUDA_SUCCESS && pGreenCtx)
-        *pGreenCtx = NULL;
-    return status;
+    struct rg_stream known = {0};
+    RG_TRY(describe(hStream, &hStream, &known));
+    const struct rg_shadow *context = rg_handle_shadow(RG_KIND_CONTEXT, known.context);
+    const uint64_t green = context ? context->context.green : 0;
+    if (hStream == CU_STREAM_PER_THREAD && green)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!pCtx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pCtx = (CUcontext)rg_context_owner(known.context);
+    if (pGreenCtx)
+        *pGreenCtx = (CUgreenCtx)green;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)

@@ -30,7 +30,9 @@ struct rg_context {
     bool primary;
     _Atomic CUresult
         sticky;     /* of a fault that ended its usefulness, or of a primary context that nobody holds */
-    uint64_t green; /* the green context that it is the context of; 0: none */
+    uint64_t green; /* the green context that it is the context of; 0: none … */
+    uint64_t owner; /* … the primary context that what is made in it belongs to; 0: itself … */
+    unsigned multiprocessors; /* … and how many its kernels run on; 0: all of the device's */
     struct rg_context_timeline timeline;
     struct rg_settings *settings; /* client/api/context_settings.c */
 };
@@ -123,6 +125,7 @@ struct rg_mipmap {
 struct rg_green {
     CUdevice device;
     uint64_t context;
+    uint64_t primary; /* of its device, which it retains */
 };
 
 struct rg_link_state {

@@ -183,7 +183,18 @@ struct rg_thread *rg_thread_of_token(uint32_t token)
     return thread;
 }
 
+uint64_t rg_context_owner(uint64_t context)
+{
+    const struct rg_shadow *shadow = context ? rg_handle_shadow(RG_KIND_CONTEXT, context) : NULL;
+    return shadow && shadow->context.owner ? shadow->context.owner : context;
+}
+
 uint64_t rg_context_current(void)
+{
+    return rg_context_owner(rg_context_exact());
+}
+
+uint64_t rg_context_exact(void)
 {
     return own ? rg_thread_context(own) : 0;
 }

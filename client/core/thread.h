@@ -109,8 +109,12 @@ static inline uint64_t rg_thread_context(const struct rg_thread *thread)
 {
     return thread->n_contexts ? thread->contexts[thread->n_contexts - 1] : 0;
 }
-/** The calling thread's current context handle, 0 if none; no checks. */
+/** The context that a context's memory, modules and events belong to: itself, or of a green context's the primary one. */
+uint64_t rg_context_owner(uint64_t context);
+/** The owner of the calling thread's current context, 0 if it has none; no checks. Streams are made in that context itself: */
 uint64_t rg_context_current(void);
+/** The calling thread's current context handle, 0 if none; no checks. */
+uint64_t rg_context_exact(void);
 /** Replaces the top of the stack (0: removes it); false: out of memory. */
 bool rg_thread_set_context(struct rg_thread *thread, uint64_t context);
 bool rg_thread_push_context(struct rg_thread *thread, uint64_t context);

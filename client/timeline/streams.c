@@ -96,7 +96,7 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t conte
 {
     if (stream == CU_STREAM_PER_THREAD) {
         struct rg_thread *thread = rg_thread_current();
-        *context = rg_context_current();
+        *context = rg_context_exact();
         if (!thread)
             return NULL;
         if (thread->timeline.own_context != *context) {
@@ -106,7 +106,7 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t conte
         return &thread->timeline.own;
     }
     if ((uintptr_t)stream < (uintptr_t)CU_STREAM_PER_THREAD) {
-        *context = context_hint ? context_hint : rg_context_current();
+        *context = context_hint ? context_hint : rg_context_exact();
         struct rg_shadow *of = rg_handle_shadow(RG_KIND_CONTEXT, *context);
         return of ? &of->context.timeline.legacy : NULL;
     }
@@ -128,8 +128,12 @@ static struct rg_stream_timeline *created(CUstream stream)
 void rg_timeline_work(const struct rg_call *call, CUstream stream)
 {
     struct rg_timeline *session = &call->session->timeline;
-    struct rg_stream_timeline *timeline = created(stream);
-    struct rg_pace *pace = rg_pace_of(call->thread, stream, call->context);
+    struct rg_shadow *shadow = (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD
+                                   ? NULL
+                                   : rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    struct rg_stream_timeline *timeline = shadow ? &shadow->stream.timeline : NULL;
+    struct rg_pace *pace = /* of the stream's context, which may be a green one of that which is current */
+        rg_pace_of(call->thread, stream, shadow ? shadow->stream.context : call->context);
     const uint64_t at = call->position;
     pace->left -= pace->stream == stream;
     const bool legacy = (uintptr_t)stream <= (uintptr_t)CU_STREAM_LEGACY;
@@ -367,7 +371,7 @@ void rg_timeline_waited(CUstream stream)
 
 CUresult rg_timeline_wait_context(CUcontext named)
 {
-    struct rg_context *context = rg_timeline_trusted(named ? (uint64_t)named : rg_context_current());
+    struct rg_context *context = rg_timeline_trusted(named ? (uint64_t)named : rg_context_exact());
     if (context && rg_timeline_reached(&context->timeline.completed, last(&context->session->timeline.work)))
         return rg_timeline_answered(context->session);
     CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();

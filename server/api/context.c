@@ -94,6 +94,8 @@ CUresult rg_execute_cuGreenCtxDestroy(struct rg_request *request, CUgreenCtx gre
     CUresult result = rg_driver.cuGreenCtxDestroy(green);
     if (context && result == CUDA_SUCCESS) {
         rg_context_forget(request->worker, context);
+        if (context->owner)
+            rg_context_owner(request->worker, context)->greens--;
         rg_request_delete(request, RG_KIND_CONTEXT, context->handle);
     }
     return result;
@@ -114,7 +116,7 @@ static void match_primary(struct rg_object *entry, void *user)
         search->found = context;
 }
 
-static struct rg_worker_context *primary_of(struct rg_worker *worker, CUdevice device)
+struct rg_worker_context *rg_primary_of(struct rg_worker *worker, CUdevice device)
 {
     struct search search = {.device = device};
     rg_objects_each(&worker->objects, match_primary, &search);
@@ -202,7 +204,7 @@ CUresult rg_execute_cuCtxSetFlags(struct rg_request *request, unsigned int flags
 
 CUresult rg_execute_cuDevicePrimaryCtxRelease_v2(struct rg_request *request, CUdevice dev)
 {
-    struct rg_worker_context *context = primary_of(request->worker, dev);
+    struct rg_worker_context *context = rg_primary_of(request->worker, dev);
     if (!context || !context->retained)
         return CUDA_ERROR_INVALID_CONTEXT;
     const bool last = context->retained == 1;
@@ -217,7 +219,7 @@ CUresult rg_execute_cuDevicePrimaryCtxRelease_v2(struct rg_request *request, CUd
 
 CUresult rg_execute_cuDevicePrimaryCtxReset_v2(struct rg_request *request, CUdevice dev)
 {
-    struct rg_worker_context *context = primary_of(request->worker, dev);
+    struct rg_worker_context *context = rg_primary_of(request->worker, dev);
     if (context && context->retained)
         empty(request, context);
     CUresult result = rg_driver.cuDevicePrimaryCtxReset_v2(dev);

@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
+#include "server/api/context.h"
 #include "server/core/worker.h"
 
 #include <pthread.h>
@@ -114,6 +115,12 @@ CUresult rg_execute_rgGreenContext(struct rg_request *request, CUgreenCtx green,
     struct rg_worker_context *state = entry ? entry->extra : NULL;
     if (state && rg_driver.cuCtxSetCurrent(object) == CUDA_SUCCESS)
         (void)rg_driver.cuCtxGetDevice(&state->device);
+    struct rg_worker_context *primary =
+        state && !state->owner ? rg_primary_of(request->worker, state->device) : NULL;
+    if (primary) { /* what is made in it goes with that */
+        state->owner = primary->handle;
+        primary->greens++;
+    }
     rg_context_unknown();
     return request->result;
 }

@@ -14,11 +14,18 @@ struct rg_worker_context *rg_context_find(struct rg_worker *worker, uint64_t han
     return entry ? entry->extra : NULL;
 }
 
+struct rg_worker_context *rg_context_owner(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    struct rg_worker_context *owner = context->owner ? rg_context_find(worker, context->owner) : NULL;
+    return owner ? owner : context;
+}
+
 /* --- what it has to do ---------------------------------------------------------------------------------- */
 
 bool rg_context_has_few_streams(const struct rg_worker_context *context)
 {
-    return context->n_streams <= RG_FEW_STREAMS && context->left_at <= atomic_load(&context->idle_at);
+    return context->n_streams <= RG_FEW_STREAMS && context->greens == 0 &&
+           context->left_at <= atomic_load(&context->idle_at);
 }
 
 /*
@@ -36,11 +43,15 @@ static bool stream_idle(const struct rg_worker *worker, struct rg_worker_stream 
     return true;
 }
 
+/* Of a green context it is known when its owner is: what others of that have to do counts, too. */
 bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *context)
 {
+    const struct rg_worker_context *owner = context->owner ? rg_context_find(worker, context->owner) : NULL;
+    if (owner)
+        context = owner;
     if (worker->last_work <= atomic_load(&context->idle_at))
         return true;
-    if (context->left_at > atomic_load(&context->idle_at) ||
+    if (context->greens > 0 || context->left_at > atomic_load(&context->idle_at) ||
         rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
         return false;
     const bool notes = context->n_streams > RG_FEW_STREAMS && atomic_load(&worker->detached) == 0;
@@ -138,12 +149,15 @@ void rg_stream_drop(struct rg_request *request, struct rg_worker_stream *stream)
 
 void rg_stream_synchronous(struct rg_request *request, struct rg_worker_context *context, CUstream stream)
 {
+    const uint64_t of = context->handle;
+    context = rg_context_owner(request->worker, context);
     if (!context->synchronous &&
         rg_driver.cuEventCreate(&context->synchronous, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return;
     if (rg_driver.cuEventRecord(context->synchronous, stream) != CUDA_SUCCESS)
         return;
     context->synchronous_seq++;
+    context->synchronous_context = of;
     context->synchronous_stream =
         stream && stream != CU_STREAM_LEGACY ? rg_executor_of(request)->stream : NULL;
 }
@@ -151,11 +165,14 @@ void rg_stream_synchronous(struct rg_request *request, struct rg_worker_context 
 void rg_stream_order(struct rg_worker *worker, struct rg_worker_stream *stream)
 {
     struct rg_worker_context *context = rg_context_find(worker, stream->context);
+    if (context)
+        context = rg_context_owner(worker, context);
     if (!context || stream->seen_synchronous == context->synchronous_seq)
         return;
     stream->seen_synchronous = context->synchronous_seq;
     /* The stream itself, and blocking streams after the legacy stream, come after it anyway. */
-    if (context->synchronous_stream == stream || (!context->synchronous_stream && !stream->non_blocking))
+    if (context->synchronous_stream == stream || (!context->synchronous_stream && !stream->non_blocking &&
+                                                  context->synchronous_context == stream->context))
         return;
     if (rg_driver.cuEventQuery(context->synchronous) != CUDA_SUCCESS)
         (void)rg_driver.cuStreamWaitEvent(stream->object, context->synchronous, 0);

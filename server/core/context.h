@@ -30,7 +30,9 @@ struct rg_worker_context {
     CUcontext object;
     CUdevice device;
     bool primary;
-    unsigned retained; /* primary contexts: as often as this session has retained it */
+    unsigned retained; /* primary contexts: as often as this session has retained it … */
+    unsigned greens;   /* … and of so many green contexts it is the owner */
+    uint64_t owner; /* a green context's: the primary context that what is made in it goes with; 0: itself */
     /* all its pinned memory, and the size of it: transfer/staging.c, guarded by its lock */
     struct rg_staging_buffer *buffers;
     size_t staging_bytes;
@@ -41,7 +43,8 @@ struct rg_worker_context {
     /* the last synchronous copy from the host: other streams are ordered after it */
     CUevent synchronous;
     uint64_t synchronous_seq;
-    const struct rg_worker_stream *synchronous_stream; /* NULL: the legacy stream */
+    const struct rg_worker_stream *synchronous_stream; /* NULL: the legacy stream of … */
+    uint64_t synchronous_context;                      /* … this one, it or a green one of it */
     CUevent passed;                                    /* of rg_context_passed; NULL: not yet */
     _Atomic uint64_t idle_at; /* all work of records up to this one is known to be done. Any thread */
     bool released;            /* retired: nothing of the worker's is in it */
@@ -65,6 +68,8 @@ struct rg_worker_stream {
 
 /** The state of a context, or NULL. */
 struct rg_worker_context *rg_context_find(struct rg_worker *worker, uint64_t handle);
+/** That of a context's owner, which may be itself. */
+struct rg_worker_context *rg_context_owner(struct rg_worker *worker, struct rg_worker_context *context);
 /** Whether the context is known to have nothing to do. It is current. */
 bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *context);
 /** Whether asking the few streams of the context one after another tells that it has nothing to do. */

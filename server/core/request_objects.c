@@ -148,14 +148,21 @@ static bool bound_to_context(enum rg_kind kind)
            kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION;
 }
 
-/* The context that an object goes with: its module's, if it was found in one, or the client thread's. */
+/*
+ * The context that an object goes with: its module's, if it was found in one, or the client thread's, of which what is no stream
+ * goes with the owner.
+ */
 static uint64_t context_of(struct rg_request *request, uint64_t handle, uint64_t threads, const void *owner)
 {
     const struct rg_object *module =
         owner ? rg_objects_find_object(&request->worker->objects, RG_KIND_MODULE, owner) : NULL;
     if (!bound_to_context(rg_handle_kind(handle)))
         return 0;
-    return module ? module->context : threads;
+    if (module)
+        return module->context;
+    const struct rg_worker_context *context =
+        rg_handle_kind(handle) == RG_KIND_STREAM ? NULL : rg_context_find(request->worker, threads);
+    return context && context->owner ? context->owner : threads;
 }
 
 void rg_request_add_object(struct rg_request *request, uint64_t handle, void *object, uint64_t context,

@@ -54,6 +54,8 @@ enum sg_kind {
     SG_KIND_SURFREF,
     SG_KIND_LINK,
     SG_KIND_ALLOCATION,
+    SG_KIND_RESOURCES,
+    SG_KIND_GREEN,
 };
 
 struct sg_object {
@@ -147,9 +149,24 @@ struct sg_context_work {
     struct sg_context_work *next, *previous; /* among those that have such streams */
 };
 
+struct sg_green;
+
+/** Some of a device's multiprocessors, by number, in order. */
+struct sg_multiprocessors {
+    uint32_t n;
+    uint32_t at[];
+};
+
+/*
+ * A green context's is one of its own for streams and what waits for them; all else that is made in it, memory, modules and
+ * events, belongs to its owner, and so do settings and errors.
+ */
 struct sg_context {
     struct sg_object object;
     struct sg_device *device;
+    struct sg_context *owner;     /* the device's primary context if this is a green context's, else itself */
+    const struct sg_green *green; /* whose it is; NULL: of none */
+    struct sg_multiprocessors *provisioned; /* that its kernels run on; NULL: all */
     bool primary;
     _Atomic bool active; /* false before the first retain and after destruction */
     uint32_t retained;   /* primary only; sg_state.lock */
@@ -165,8 +182,8 @@ struct sg_context {
     _Atomic size_t limits[SG_LIMIT_COUNT];
     _Atomic bool printed, allocated; /* kernels that use what two of the limits are for have been launched */
     CUfunc_cache cache_config;
-    struct sg_module *modules; /* list through module->next */
-    struct sg_context_work work;
+    struct sg_module *modules;   /* list through module->next */
+    struct sg_context_work work; /* of green contexts in their owner's */
 };
 
 /** Says once that `name` is not supported; CUDA_ERROR_NOT_SUPPORTED. */
@@ -174,13 +191,18 @@ CUresult sg_unsupported(const char *name);
 
 /** Checks that apply to every call but a few: initialised, not in a host function. */
 CUresult sg_enter(void);
-/** sg_enter, a live current context (no reference taken: the thread's stack holds one), not poisoned. */
+/**
+ * sg_enter, a live current context (no reference taken: the thread's stack holds one), not poisoned. *context is its owner: what is
+ * made belongs to that.
+ */
 CUresult sg_enter_context(struct sg_context **context);
 /** The same, but lets a poisoned context pass: for calls that only answer from state or destroy. */
 CUresult sg_enter_context_any(struct sg_context **context);
+/** sg_enter_context, or sg_enter_context_any, but *context is the current context, for what has streams in it. */
+CUresult sg_enter_current(bool any, struct sg_context **context);
 /** For calls that need no context, but are refused in one that has failed. */
 CUresult sg_enter_anywhere(void);
-/** A context handle given as an argument, NULL meaning the current one; takes a reference. */
+/** The context of a handle given as an argument, NULL meaning the current one; takes a reference. */
 CUresult sg_context_argument(CUcontext handle, struct sg_context **context);
 /** The thread's current context or NULL, without any check. */
 struct sg_context *sg_context_current(void);

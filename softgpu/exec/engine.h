@@ -206,6 +206,7 @@ struct sg_grid {
     uint64_t n_blocks;     /* or clusters, where cluster_size is not 1 */
     uint32_t cluster_size; /* blocks that must run together */
     uint32_t n_threads, n_warps, n_cores;
+    uint32_t workers_max;  /* threads that may work on it at once */
     uint32_t shares;       /* block form: the part of the blocks left that is taken at a time */
     bool waits;            /* blocks may wait for each other: they take turns */
     uint32_t resident;     /* blocks a slot may hold at once when they yield … */

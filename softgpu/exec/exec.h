@@ -53,6 +53,8 @@ struct sg_launch {
     uint32_t shared_static, shared_dynamic;
     uint64_t stack_size; /* bytes a thread may need beyond the default (local memory, recursion) */
     uint64_t grid_id;
+    uint32_t n_multiprocessors;      /* at most so many cores work on it at once; 0: all */
+    const uint32_t *multiprocessors; /* what they are called (%smid), as long as the grid runs; NULL with 0 */
     const struct sg_device_services *services; /* NULL: calls of the device runtime are not supported */
     void *owner;                               /* the services' */
 };

@@ -1,11 +1,12 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [brief] [servers=N,…] [tcp] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [learned] [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [brief] [servers=N,…] [tcp] [memory=SIZE] [cores=N] [drivers=VERSION,…] [behave=SETTINGS,…] [learned] [ARGUMENT…]
 
 brief: not with each optimisation off (which takes two thirds of the time), unless RG_FIDELITY_EACH=1.
 servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
 tcp: the servers listen on TCP, so that two of them can be connected to each other; in three ways only.
 memory=64M: devices with so much memory.
+cores=44: devices of so many multiprocessors.
 drivers=12.0,12.4: with drivers of these versions, one after another, not with each optimisation off.
 behave=seed=1,seed=2:fail=719@3: on a device that behaves as NVIDIA's may, with these settings of SOFTGPU_BEHAVE, one after
 another; in two ways only.
@@ -64,6 +65,8 @@ def main():
     device, drivers = {}, []
     if arguments and arguments[0].startswith("memory="):
         device = {"SOFTGPU_MEMORY": arguments.pop(0)[len("memory="):]}
+    if arguments and arguments[0].startswith("cores="):
+        device["SOFTGPU_CORES"] = arguments.pop(0)[len("cores="):]
     if arguments and arguments[0].startswith("drivers="):
         drivers = arguments.pop(0)[len("drivers="):].split(",")
     seeds = []

@@ -25,6 +25,7 @@ static void finish_context(struct sg_object *object)
         sg_release(&context->legacy->object);
     }
     pthread_mutex_destroy(&context->lock);
+    free(context->provisioned);
     free(context);
 }
 
@@ -36,6 +37,7 @@ struct sg_context *sg_context_new(struct sg_device *device, bool primary, unsign
         return NULL;
     pthread_mutex_init(&context->lock, NULL);
     context->device = device;
+    context->owner = context;
     context->primary = primary;
     context->flags = flags;
     context->api_version = api_version;
@@ -47,6 +49,11 @@ struct sg_context *sg_context_new(struct sg_device *device, bool primary, unsign
         return NULL;
     }
     return context;
+}
+
+unsigned long long sg_context_next_id(void)
+{
+    return atomic_fetch_add(&next_context_id, 1);
 }
 
 CUresult sg_context_start(struct sg_context *context)
@@ -69,7 +76,7 @@ CUresult sg_context_start(struct sg_context *context)
     context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
     context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
-    context->id = atomic_fetch_add(&next_context_id, 1);
+    context->id = sg_context_next_id();
     atomic_store(&context->sticky, CUDA_SUCCESS);
     atomic_store(&context->peers, 0);
     atomic_fetch_add(&context->generation, 1);
@@ -166,7 +173,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle)
     struct sg_context *context = sg_handle_get(handle, SG_KIND_CONTEXT);
     if (context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (context->primary || !sg_handle_remove(context, SG_KIND_CONTEXT)) {
+    if (context->primary || context->green != NULL || !sg_handle_remove(context, SG_KIND_CONTEXT)) {
         sg_release(&context->object);
         return CUDA_ERROR_INVALID_CONTEXT;
     }

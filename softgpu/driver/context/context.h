@@ -15,6 +15,7 @@ void sg_context_pop(void);
 /** Ends a life: finishes the context's work, then frees what it owns. */
 void sg_context_stop(struct sg_context *context);
 bool sg_context_flags_valid(unsigned flags);
+unsigned long long sg_context_next_id(void);
 /**
  * Says what frees the modules of a context that ends, in the thread that ends it. Before the first context
  * (cuInit).

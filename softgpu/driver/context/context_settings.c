@@ -71,7 +71,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
     sg_context_wait(context);
     sg_pools_waited();
     sg_exec_flush_output();
-    return (CUresult)atomic_load(&context->sticky);
+    return (CUresult)atomic_load(&context->owner->sticky);
 }
 
 CUresult cuCtxSynchronize(void)

@@ -83,7 +83,7 @@ struct sg_context *sg_context_current(void)
     return mine.depth > 0 ? mine.stack[mine.depth - 1] : NULL;
 }
 
-CUresult sg_enter_context_any(struct sg_context **context)
+CUresult sg_enter_current(bool any, struct sg_context **context)
 {
     RG_TRY(sg_enter());
     struct sg_context *current = sg_context_current();
@@ -92,6 +92,13 @@ CUresult sg_enter_context_any(struct sg_context **context)
     if (!atomic_load_explicit(&current->active, memory_order_acquire))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *context = current;
+    return any ? CUDA_SUCCESS : (CUresult)atomic_load_explicit(&current->owner->sticky, memory_order_relaxed);
+}
+
+CUresult sg_enter_context_any(struct sg_context **context)
+{
+    RG_TRY(sg_enter_current(true, context));
+    *context = (*context)->owner;
     return CUDA_SUCCESS;
 }
 
@@ -113,7 +120,7 @@ CUresult sg_context_argument(CUcontext handle, struct sg_context **context)
 {
     if (handle == NULL) {
         struct sg_context *current;
-        RG_TRY(sg_enter_context_any(&current));
+        RG_TRY(sg_enter_current(true, &current));
         sg_acquire(&current->object);
         *context = current;
         return CUDA_SUCCESS;
@@ -135,7 +142,7 @@ static _Atomic int process_error; /* the first fault of any context */
 void sg_context_poison(struct sg_context *context, CUresult error)
 {
     int none = CUDA_SUCCESS;
-    atomic_compare_exchange_strong(&context->sticky, &none, (int)error);
+    atomic_compare_exchange_strong(&context->owner->sticky, &none, (int)error);
     none = CUDA_SUCCESS;
     atomic_compare_exchange_strong(&process_error, &none, (int)error);
 }

@@ -56,6 +56,8 @@ static int prepare(const struct sg_launch *parent, const void *function, struct 
     child->stack_size = module->object.context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size;
     child->grid_id = sg_next_grid_id();
     child->services = parent->services;
+    child->n_multiprocessors = parent->n_multiprocessors;
+    child->multiprocessors = parent->multiprocessors;
     child->owner = parent->owner;
     return SG_CUDA_SUCCESS;
 }

@@ -64,7 +64,8 @@ static void dispose_grid(struct sg_task *task)
 }
 
 /* Makes grid and clusters as they are to run. */
-static CUresult check_shape(struct request *r, const struct sg_function *function)
+static CUresult check_shape(struct request *r, const struct sg_function *function,
+                            const struct sg_context *context)
 {
     RG_TRY(sg_launch_expand(function->kernel, r->grid, r->block));
     RG_TRY(sg_launch_check_shape(function->kernel, function->settings, r->grid, r->block, r->shared));
@@ -72,7 +73,8 @@ static CUresult check_shape(struct request *r, const struct sg_function *functio
     if (r->cooperative) {
         unsigned threads = r->block[0] * r->block[1] * r->block[2];
         uint64_t room = (uint64_t)sg_occupancy(function->kernel, function->settings, threads, r->shared) *
-                        (uint64_t)function->module->object.context->device->multiprocessors;
+                        (context->provisioned != NULL ? context->provisioned->n
+                                                      : (uint64_t)context->device->multiprocessors);
         uint64_t plane = (uint64_t)r->grid[0] * r->grid[1];
         if (plane > room || plane * r->grid[2] > room)
             return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -164,6 +166,8 @@ static CUresult queue_grid(const struct request *r, struct sg_stream *stream, st
                            void *code, CUresult fails)
 {
     const struct sg_kernel *kernel = function->kernel;
+    const struct sg_multiprocessors *provisioned = stream->object.context->provisioned;
+    struct sg_context *owner = stream->object.context->owner;
     const size_t head = (sizeof(struct queued_grid) + 15) & ~(size_t)15;
     struct sg_task *task = sg_task_new(head + kernel->params_size, run_grid, NULL);
     if (task == NULL)
@@ -187,8 +191,10 @@ static CUresult queue_grid(const struct request *r, struct sg_stream *stream, st
         .params_size = kernel->params_size,
         .shared_static = kernel->shared_static,
         .shared_dynamic = r->shared,
-        .stack_size = stream->object.context->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size,
+        .stack_size = owner->limits[CU_LIMIT_STACK_SIZE] + kernel->local_size,
         .grid_id = sg_next_grid_id(),
+        .n_multiprocessors = provisioned != NULL ? provisioned->n : 0,
+        .multiprocessors = provisioned != NULL ? provisioned->at : NULL,
         .services = &sg_device_services,
         .owner = function->module,
     };
@@ -197,9 +203,9 @@ static CUresult queue_grid(const struct request *r, struct sg_stream *stream, st
     sg_acquire(&grid->module->object);
     task->dispose = dispose_grid;
     if (kernel->prints)
-        atomic_store(&stream->object.context->printed, true);
+        atomic_store(&owner->printed, true);
     if (kernel->allocates)
-        atomic_store(&stream->object.context->allocated, true);
+        atomic_store(&owner->allocated, true);
     sg_submit(stream, task, NULL);
     return CUDA_SUCCESS;
 }
@@ -211,13 +217,14 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
     RG_TRY(sg_stream_get(stream_handle, &stream));
-    if (stream->object.context != sg_context_current())
+    struct sg_context *context = stream->object.context->owner;
+    if (sg_context_current() == NULL || sg_context_current()->owner != context)
         return CUDA_ERROR_INVALID_HANDLE;
-    RG_TRY(sg_function_get(handle, stream->object.context, &function));
-    if (function->module->object.context != stream->object.context)
+    RG_TRY(sg_function_get(handle, context, &function));
+    if (function->module->object.context != context)
         return CUDA_ERROR_INVALID_HANDLE;
-    RG_TRY(check_shape(r, function));
-    RG_TRY(check_events(r, stream->object.context));
+    RG_TRY(check_shape(r, function, stream->object.context));
+    RG_TRY(check_events(r, context));
     if (rg_capture_takes(stream_handle))
         return capture(given, stream_handle, handle, r->cooperative);
     void *code;

@@ -211,15 +211,15 @@ static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, st
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (int attempt = 0; attempt < 2 && result == CUDA_ERROR_OUT_OF_MEMORY; attempt++) {
         if (attempt > 0) {
-            sg_context_wait(stream->object.context); /* frees may be queued */
+            sg_context_wait(stream->object.context->owner); /* frees may be queued */
             reclaim(pool->device);
         }
         if (!pool_take(pool, size))
             continue;
         uint64_t address;
-        result = pool->shared ? sg_pool_alloc_shared(pool, stream->object.context, size, &address)
-                              : sg_range_alloc(stream->object.context, pool->device, size, SG_RANGE_ASYNC,
-                                               pool, &address);
+        result = pool->shared ? sg_pool_alloc_shared(pool, stream->object.context->owner, size, &address)
+                              : sg_range_alloc(stream->object.context->owner, pool->device, size,
+                                               SG_RANGE_ASYNC, pool, &address);
         if (result == CUDA_SUCCESS)
             *out = address;
         else

@@ -190,5 +190,5 @@ CUresult sg_transfer(struct sg_transfer *t, bool to_device, bool from_device, bo
     sg_submit_wait(stream, task);
     if (!asynchronous)
         sg_exec_flush_output();
-    return (CUresult)atomic_load(&stream->object.context->sticky);
+    return (CUresult)atomic_load(&stream->object.context->owner->sticky);
 }

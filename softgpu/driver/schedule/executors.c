@@ -45,7 +45,7 @@ static void rests(struct sg_context_work *work)
 
 static void busy_remove(struct sg_stream *stream)
 {
-    struct sg_context_work *work = &stream->object.context->work;
+    struct sg_context_work *work = &stream->object.context->owner->work;
     if (stream->busy_previous != NULL)
         stream->busy_previous->busy_next = stream->busy_next;
     else
@@ -100,7 +100,7 @@ static void end_head(struct sg_stream *stream, struct sg_stream **advance)
     struct sg_task *task = stream->head;
     stream->head = task->next;
     stream->queued--;
-    stream->object.context->work.queued--;
+    stream->object.context->owner->work.queued--;
     if (sg_scheduler.held > 0 && has_room(stream))
         pthread_cond_broadcast(&sg_scheduler.room);
     if (stream->head == NULL) {
@@ -156,7 +156,7 @@ static void run_head_unlocked(struct sg_stream *stream)
     struct sg_task *task = stream->head;
     sg_scheduler_unlock();
     sg_behave_late(sg_behaviour()->work_us);
-    if (task->always || atomic_load(&stream->object.context->sticky) == CUDA_SUCCESS)
+    if (task->always || atomic_load(&stream->object.context->owner->sticky) == CUDA_SUCCESS)
         task->run(task);
     sg_scheduler_lock();
 }

@@ -44,6 +44,12 @@ static inline void sg_scheduler_lock(void)
 /** Then drops the tasks that were put aside as garbage, whose destructors may take other locks. */
 void sg_scheduler_unlock(void);
 
+/** Whether work of the stream is work of the context: a primary one's is that of its green contexts, too. */
+static inline bool sg_stream_is_of(const struct sg_stream *stream, const struct sg_context *context)
+{
+    return stream->object.context == context || stream->object.context->owner == context;
+}
+
 /* All of these with the lock held. */
 
 /** Ends marks at the head of the stream, and those that this unblocks elsewhere; queues streams that have work. */

@@ -14,7 +14,7 @@
 
 static void busy_add(struct sg_stream *stream)
 {
-    struct sg_context_work *work = &stream->object.context->work;
+    struct sg_context_work *work = &stream->object.context->owner->work;
     stream->busy = true;
     stream->busy_previous = NULL;
     stream->busy_next = work->busy;
@@ -51,15 +51,20 @@ static bool block_on(struct sg_task *task, struct sg_task *on)
     return true;
 }
 
+/* Behind the streams of the context, or those that synchronise with its legacy stream. */
 static void block_on_context(struct sg_stream *stream, struct sg_task *task, struct sg_context *context,
                              bool blocking_only)
 {
-    struct sg_stream *s = context->work.busy;
-    while (s != NULL)
-        if (s == stream || (blocking_only && !s->blocking) || block_on(task, s->tail))
+    const struct sg_context_work *work = &context->owner->work;
+    struct sg_stream *s = work->busy;
+    while (s != NULL) {
+        const bool of =
+            blocking_only ? s->blocking && s->object.context == context : sg_stream_is_of(s, context);
+        if (s == stream || !of || block_on(task, s->tail))
             s = s->busy_next;
         else
-            s = context->work.busy;
+            s = work->busy;
+    }
 }
 
 /* The dependencies that the legacy default stream's rules demand of a task about to enter `stream`. */
@@ -83,7 +88,7 @@ static void append(struct sg_stream *stream, struct sg_task *task)
         stream->head = task;
     stream->tail = task;
     stream->queued++;
-    stream->object.context->work.queued++;
+    stream->object.context->owner->work.queued++;
     if (!stream->busy)
         busy_add(stream);
 }

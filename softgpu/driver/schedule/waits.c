@@ -23,7 +23,8 @@ void sg_wait_locked(struct sg_task *task)
 static bool full(const struct sg_stream *stream)
 {
     const unsigned most = sg_behaviour()->queue; /* of the context */
-    return stream->queued >= SG_STREAM_ROOM || (most > 0 && stream->object.context->work.queued >= most);
+    return stream->queued >= SG_STREAM_ROOM ||
+           (most > 0 && stream->object.context->owner->work.queued >= most);
 }
 
 void sg_wait_for_room(struct sg_stream *stream)
@@ -107,13 +108,13 @@ bool sg_wait_for_rest(uint64_t deadline)
 }
 
 /*
- * Waits for what was submitted up to `limit`: of one stream, as the lists may have changed then. False: nothing was left.
- * Lock held.
+ * Waits for what was submitted up to `limit`: of one stream (of `context`; NULL: of any), as the lists may have changed then.
+ * False: nothing was left. Lock held.
  */
-static bool wait_for_one(const struct sg_context_work *work, uint64_t limit)
+static bool wait_for_one(const struct sg_context_work *work, const struct sg_context *context, uint64_t limit)
 {
     for (const struct sg_stream *s = work->busy; s != NULL; s = s->busy_next) {
-        if (s->head->sequence > limit)
+        if (s->head->sequence > limit || (context != NULL && !sg_stream_is_of(s, context)))
             continue;
         struct sg_task *last = s->tail;
         if (last->sequence > limit)
@@ -129,7 +130,7 @@ void sg_context_wait(struct sg_context *context)
 {
     sg_scheduler_lock();
     uint64_t limit = sg_scheduler.sequence;
-    while (wait_for_one(&context->work, limit))
+    while (wait_for_one(&context->owner->work, context, limit))
         ;
     sg_scheduler_unlock();
 }
@@ -137,7 +138,7 @@ void sg_context_wait(struct sg_context *context)
 bool sg_context_idle(struct sg_context *context)
 {
     sg_scheduler_lock();
-    const bool idle = context->work.busy == NULL;
+    const bool idle = context->owner->work.busy == NULL; /* of its green contexts, too */
     sg_scheduler_unlock();
     return idle;
 }
@@ -145,7 +146,7 @@ bool sg_context_idle(struct sg_context *context)
 static bool wait_for_one_of_all(uint64_t limit)
 {
     for (const struct sg_context_work *work = sg_scheduler.at_work; work != NULL; work = work->next)
-        if (wait_for_one(work, limit))
+        if (wait_for_one(work, NULL, limit))
             return true;
     return false;
 }

@@ -11,6 +11,7 @@
 #include "common/cuda/graph/graph.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/behaviour/behave.h"
+#include "softgpu/driver/context/green.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -39,7 +40,7 @@ static CUresult event_get(CUevent handle, struct sg_event **out)
     RG_TRY(sg_enter());
     struct sg_event *event;
     RG_TRY(sg_handle_get_living(handle, SG_KIND_EVENT, (void **)&event));
-    const CUresult result = (CUresult)atomic_load(&event->object.context->sticky);
+    const CUresult result = (CUresult)atomic_load(&event->object.context->owner->sticky);
     if (result != CUDA_SUCCESS)
         sg_release(&event->object);
     else
@@ -141,7 +142,7 @@ CUresult cuEventDestroy_v2(CUevent handle)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_capture_forget_event(handle);
     struct sg_event *event = (struct sg_event *)(void *)handle;
-    CUresult result = (CUresult)atomic_load(&event->object.context->sticky);
+    CUresult result = (CUresult)atomic_load(&event->object.context->owner->sticky);
     sg_release(&event->object);
     return result;
 }
@@ -176,7 +177,7 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned
     RG_TRY(event_get(handle, &event));
     if ((flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (event->object.context != stream->object.context)
+    if (event->object.context != stream->object.context->owner)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult captured;
     if (rg_capture_record(handle, stream_handle, flags, &captured))
@@ -200,12 +201,10 @@ static CUresult named(CUcontext context_handle, CUevent handle, struct sg_contex
     return event_get(handle, event);
 }
 
-CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
+/* Behind all that the context has to do. */
+static CUresult record_behind(struct sg_context *context, struct sg_event *event)
 {
-    SG_REF(struct sg_context) context = NULL;
-    SG_REF(struct sg_event) event = NULL;
-    RG_TRY(named(context_handle, handle, &context, &event));
-    if (event->object.context != context)
+    if (event->object.context != context->owner)
         return CUDA_ERROR_INVALID_HANDLE;
     /* A stream of its own: the mark must not hold up the default stream. */
     SG_REF(struct sg_stream) stream = sg_stream_new(context, CU_STREAM_NON_BLOCKING, 0, false);
@@ -217,6 +216,23 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
     sg_submit_behind_context(stream, record, context);
     return CUDA_SUCCESS;
+}
+
+CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
+{
+    SG_REF(struct sg_context) context = NULL;
+    SG_REF(struct sg_event) event = NULL;
+    RG_TRY(named(context_handle, handle, &context, &event));
+    return record_behind(context, event);
+}
+
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green_handle, CUevent handle)
+{
+    SG_REF(struct sg_green) green = NULL;
+    SG_REF(struct sg_event) event = NULL;
+    RG_TRY(sg_green_get(green_handle, &green));
+    RG_TRY(event_get(handle, &event));
+    return record_behind(green->context, event);
 }
 
 /* Waits for what the event was last recorded behind; false: it never was. */
@@ -241,6 +257,16 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
     SG_REF(struct sg_event) event = NULL;
     RG_TRY(named(context_handle, handle, &context, &event));
     wait_for_event(event, context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green_handle, CUevent handle)
+{
+    SG_REF(struct sg_green) green = NULL;
+    SG_REF(struct sg_event) event = NULL;
+    RG_TRY(sg_green_get(green_handle, &green));
+    RG_TRY(event_get(handle, &event));
+    wait_for_event(event, green->context);
     return CUDA_SUCCESS;
 }
 
@@ -292,7 +318,7 @@ CUresult cuEventQuery(CUevent handle)
         return CUDA_SUCCESS;
     bool done = sg_task_done(mark);
     sg_task_release(mark);
-    CUresult sticky = (CUresult)atomic_load(&event->object.context->sticky);
+    CUresult sticky = (CUresult)atomic_load(&event->object.context->owner->sticky);
     return sticky != CUDA_SUCCESS ? sticky : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -306,7 +332,7 @@ CUresult cuEventSynchronize(CUevent handle)
         return CUDA_SUCCESS;
     sg_pools_waited();
     sg_exec_flush_output();
-    return (CUresult)atomic_load(&event->object.context->sticky);
+    return (CUresult)atomic_load(&event->object.context->owner->sticky);
 }
 
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUevent end_handle)

@@ -24,7 +24,7 @@ static void call_host(struct sg_task *task)
     if (call->function != NULL)
         call->function(call->user);
     else
-        call->callback(call->stream, (CUresult)atomic_load(&task->stream->object.context->sticky),
+        call->callback(call->stream, (CUresult)atomic_load(&task->stream->object.context->owner->sticky),
                        call->user);
     sg_in_host_function = before;
 }

@@ -61,7 +61,7 @@ static void run_wait(struct sg_task *task)
 {
     const struct memop *op = (const void *)task->payload;
     const struct sg_context *context = task->stream->object.context;
-    for (long pause = LOOK_MIN_NS; atomic_load(&context->sticky) == CUDA_SUCCESS;) {
+    for (long pause = LOOK_MIN_NS; atomic_load(&context->owner->sticky) == CUDA_SUCCESS;) {
         if (!sg_range_holds(op->address, op->wide ? 8 : 4)) {
             sg_context_poison(task->stream->object.context, CUDA_ERROR_ILLEGAL_ADDRESS);
             return;

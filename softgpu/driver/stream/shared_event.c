@@ -82,7 +82,7 @@ void sg_shared_event_wait(const struct sg_shared_event *shared, uint64_t number,
                           const struct sg_context *context)
 {
     for (long pause = LOOK_MIN_NS; !sg_shared_event_done(shared, number);) {
-        if (atomic_load(&context->sticky) != CUDA_SUCCESS)
+        if (atomic_load(&context->owner->sticky) != CUDA_SUCCESS)
             return;
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         pause = pause * 2 < LOOK_MAX_NS ? pause * 2 : LOOK_MAX_NS;

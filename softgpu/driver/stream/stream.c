@@ -8,6 +8,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/context/green.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -15,7 +16,7 @@
 static CUresult default_stream(bool per_thread, bool any, struct sg_stream **out)
 {
     struct sg_context *context;
-    RG_TRY(any ? sg_enter_context_any(&context) : sg_enter_context(&context));
+    RG_TRY(sg_enter_current(any, &context));
     struct sg_stream *stream = per_thread ? sg_thread_stream(context) : context->legacy;
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -36,7 +37,7 @@ static CUresult get(CUstream handle, bool any, struct sg_stream **out)
     if (result == CUDA_ERROR_INVALID_HANDLE && sg_context_current() == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     RG_TRY(result);
-    if (!any && (result = (CUresult)atomic_load(&stream->object.context->sticky)) != CUDA_SUCCESS) {
+    if (!any && (result = (CUresult)atomic_load(&stream->object.context->owner->sticky)) != CUDA_SUCCESS) {
         sg_release(&stream->object);
         return result;
     }
@@ -57,18 +58,32 @@ CUresult sg_stream_submit(struct sg_stream *stream, struct sg_task *task)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+static CUresult create(CUstream *out, struct sg_context *context, unsigned flags, int priority)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
-    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
     int clamped = priority > 0 ? 0 : priority < 1 - SG_PRIORITIES ? 1 - SG_PRIORITIES : priority;
     struct sg_stream *stream = sg_stream_new(context, flags, clamped, false);
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = (CUstream)(void *)stream;
     return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+{
+    struct sg_context *context;
+    RG_TRY(sg_enter_current(false, &context));
+    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return create(out, context, flags, priority);
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx handle, unsigned int flags, int priority)
+{
+    SG_REF(struct sg_green) green = NULL;
+    RG_TRY(sg_green_get(handle, &green));
+    if (out == NULL || flags != CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    return create(out, green->context, flags, priority);
 }
 
 CUresult cuStreamCreate(CUstream *out, unsigned int flags)
@@ -83,7 +98,7 @@ CUresult cuStreamDestroy_v2(CUstream handle)
         !sg_handle_remove(handle, SG_KIND_STREAM))
         return CUDA_ERROR_INVALID_HANDLE;
     struct sg_stream *stream = (struct sg_stream *)(void *)handle;
-    CUresult result = (CUresult)atomic_load(&stream->object.context->sticky);
+    CUresult result = (CUresult)atomic_load(&stream->object.context->owner->sticky);
     sg_release(&stream->object);
     return result;
 }
@@ -100,7 +115,7 @@ CUresult cuStreamQuery(CUstream handle)
     if (rg_capture_takes(handle))
         return rg_capture_refuse(handle);
     bool idle = sg_stream_idle(stream);
-    CUresult sticky = (CUresult)atomic_load(&stream->object.context->sticky);
+    CUresult sticky = (CUresult)atomic_load(&stream->object.context->owner->sticky);
     return sticky != CUDA_SUCCESS ? sticky : idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -120,7 +135,7 @@ CUresult cuStreamSynchronize(CUstream handle)
     }
     sg_pools_waited();
     sg_exec_flush_output();
-    return (CUresult)atomic_load(&stream->object.context->sticky);
+    return (CUresult)atomic_load(&stream->object.context->owner->sticky);
 }
 
 /* --- questions --- */
@@ -141,13 +156,20 @@ QUESTION(cuStreamGetFlags, unsigned, stream->flags)
 QUESTION(cuStreamGetId, unsigned long long, stream->id)
 QUESTION(cuStreamGetDevice, CUdevice, stream->object.context->device->ordinal)
 QUESTION(cuStreamGetCtx, CUcontext, sg_context_handle(stream->object.context))
-QUESTION(cuStreamGetGreenCtx, CUgreenCtx, NULL)
+QUESTION(cuStreamGetGreenCtx, CUgreenCtx, sg_green_handle(stream->object.context->green))
 
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
 {
-    RG_TRY(cuStreamGetCtx(handle, context));
+    SG_REF(struct sg_stream) stream = NULL;
+    RG_TRY(get(handle, true, &stream));
+    const struct sg_context *of = stream->object.context;
+    if (handle == CU_STREAM_PER_THREAD && of->green != NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *context = sg_context_handle(of->owner);
     if (green != NULL)
-        *green = NULL;
+        *green = sg_green_handle(of->green);
     return CUDA_SUCCESS;
 }
 

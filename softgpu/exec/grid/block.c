@@ -166,7 +166,9 @@ static void describe_block(struct sg_run *run, uint32_t shared_static, uint32_t 
     block->shared_total = shared_total;
     block->grid = run->grid;
     block->grid_id = launch->grid_id;
-    block->sm_id = run->slot->sm_id;
+    block->sm_id = launch->n_multiprocessors
+                       ? launch->multiprocessors[run->slot->sm_id % launch->n_multiprocessors]
+                       : run->slot->sm_id;
     block->n_sm = grid->n_cores;
     block->engine = run;
     block->grid_workspace = launch->cooperative ? (uint64_t)(uintptr_t)grid->workspace : 0;

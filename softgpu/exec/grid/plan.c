@@ -47,6 +47,9 @@ bool sg_plan_check(const struct sg_launch *launch, struct sg_grid *grid)
 void sg_plan_grid(const struct sg_launch *launch, struct sg_grid *grid)
 {
     unsigned cores = grid->n_cores = sg_exec_cores();
+    if (launch->n_multiprocessors && launch->n_multiprocessors < cores)
+        cores = launch->n_multiprocessors;
+    grid->workers_max = cores;
     grid->shares = cores * SHARES_PER_CORE;
     const struct sg_loop_code *loops = launch->form == SG_CODE_LOOPS ? launch->code : NULL;
     grid->waits = launch->form == SG_CODE_THREAD || (loops && loops->yields);

@@ -169,7 +169,7 @@ static bool has_blocks(const struct sg_grid *grid)
            !atomic_load_explicit(&grid->stop, memory_order_relaxed);
 }
 
-/** The listed grid with blocks left and the fewest workers; takes grids without blocks off the list. */
+/** The listed grid with blocks left that lets others come and has the fewest workers; takes grids without blocks off the list. */
 static struct sg_grid *choose_grid(void)
 {
     struct sg_grid *best = NULL;
@@ -179,7 +179,7 @@ static struct sg_grid *choose_grid(void)
             unlist_grid(grid);
             if (!grid->workers)
                 pthread_cond_signal(&grid->finished);
-        } else if (!best || grid->workers <= best->workers) {
+        } else if (grid->workers < grid->workers_max && (!best || grid->workers <= best->workers)) {
             best = grid; /* of equals the oldest: new grids are put in front */
         }
     }
@@ -286,7 +286,7 @@ static void work_oneself(struct sg_grid *grid, struct sg_slot *slot)
 /** Runs the planned grid to its end, with the help of the workers. */
 static void run(struct sg_grid *grid)
 {
-    bool alone = grid->n_blocks == 1 || sg_exec_cores() == 1;
+    bool alone = grid->n_blocks == 1 || grid->workers_max == 1;
     pthread_mutex_lock(&engine.lock);
     struct sg_slot *slot = take_slot(false);
     if (slot)

@@ -1,13 +1,14 @@
 /*
  * resource.c - device resources and green contexts on the worker, over a driver of the test's own that has
- * them: only what was given out is taken back, and a green context's ordinary context, which is on its device, ends with it.
+ * them: only what was given out is taken back, and a green context's ordinary context, which is on its device, ends with it, but not
+ * what was made in it: that is the primary context's.
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
 #include <string.h>
 
-static int green_object, context_object, description_object, stream_object;
+static int green_object, context_object, description_object, stream_object, primary_object, event_object;
 static unsigned splits, destroyed, streams, popped;
 static _Thread_local CUcontext current;
 
@@ -82,6 +83,22 @@ static CUresult current_device(CUdevice *device)
     *device = current == (CUcontext)(void *)&context_object;
     return CUDA_SUCCESS;
 }
+static CUresult retain(CUcontext *out, CUdevice device)
+{
+    (void)device;
+    *out = (CUcontext)(void *)&primary_object;
+    return CUDA_SUCCESS;
+}
+static CUresult event_create(CUevent *out, unsigned flags)
+{
+    (void)flags;
+    *out = (CUevent)(void *)&event_object;
+    return CUDA_SUCCESS;
+}
+static CUresult event_query(CUevent event)
+{
+    return event == (CUevent)(void *)&event_object ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 static CUresult stream_create(CUstream *out, CUgreenCtx green, unsigned flags, int priority)
 {
     streams +=
@@ -101,6 +118,9 @@ static void use_driver(void)
     rg_driver.cuGreenCtxDestroy = destroy;
     rg_driver.cuCtxFromGreenCtx = ordinary;
     rg_driver.cuGreenCtxStreamCreate = stream_create;
+    rg_driver.cuDevicePrimaryCtxRetain = retain;
+    rg_driver.cuEventCreate = event_create;
+    rg_driver.cuEventQuery = event_query;
     rg_driver.cuCtxSetCurrent = set_current;
     rg_driver.cuCtxPopCurrent_v2 = pop_current;
     rg_driver.cuCtxGetDevice = current_device;
@@ -167,9 +187,36 @@ static void test_green_contexts(void)
     CHECK(client_destroy(c) == 0);
 }
 
+static void test_what_is_made_in_one(void)
+{
+    const uint64_t description = handle(RG_KIND_RESOURCES, 3), green = handle(RG_KIND_GREEN, 4);
+    const uint64_t context = handle(RG_KIND_CONTEXT, 5), primary = handle(RG_KIND_CONTEXT, 6);
+    const uint64_t stream = handle(RG_KIND_STREAM, 7), event = handle(RG_KIND_EVENT, 8);
+    struct client *c = client_create();
+    CUdevResource whole;
+    CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 1, primary);
+    CALL(c, RG_OP_cuDeviceGetDevResource, 0, CUDA_SUCCESS, "44", 1, CU_DEV_RESOURCE_TYPE_SM);
+    memcpy(&whole, c->got.output, sizeof whole);
+    CALL(c, RG_OP_cuDevResourceGenerateDesc, 0, CUDA_SUCCESS, "488r", 1, description, (uint64_t)1, &whole,
+         sizeof whole);
+    CALL(c, RG_OP_cuGreenCtxCreate, 0, CUDA_SUCCESS, "4488", 1, CU_GREEN_CTX_DEFAULT_STREAM, green,
+         description);
+    CALL(c, RG_OP_rgGreenContext, 0, CUDA_SUCCESS, "88", green, context);
+    CHECK(rg_context_owner(c->worker, rg_context_find(c->worker, context))->handle == primary);
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", context);
+    CALL(c, RG_OP_rgGreenStreamCreate, 0, CUDA_SUCCESS, "4488", CU_STREAM_NON_BLOCKING, -1, stream, green);
+    CALL(c, RG_OP_cuEventCreate, 0, CUDA_SUCCESS, "48", 0, event);
+    CALL(c, RG_OP_cuGreenCtxDestroy, 0, CUDA_SUCCESS, "8", green);
+    CALL(c, RG_OP_cuStreamQuery, 0, CUDA_ERROR_INVALID_HANDLE, "8", stream);
+    CALL(c, RG_OP_cuEventQuery, 0, CUDA_SUCCESS, "8", event);
+    CHECK(rg_context_find(c->worker, primary)->greens == 0);
+    CHECK(client_destroy(c) == 0);
+}
+
 int main(void)
 {
     use_driver();
     test_green_contexts();
+    test_what_is_made_in_one();
     return 0;
 }

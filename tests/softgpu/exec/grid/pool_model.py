@@ -27,10 +27,14 @@ class Wrong(Exception):
 
 
 class Pool:
-    """One situation: how many blocks each caller's grid has, which grid must end before its blocks can, how many cores."""
+    """
+    One situation: how many blocks each caller's grid has, which grid must end before its blocks can, how many cores, and how many
+    of them may work on each grid.
+    """
 
-    def __init__(self, blocks, needs, cores, workers=None, deaf=False, mistake=None):
+    def __init__(self, blocks, needs, cores, most=None, workers=None, deaf=False, mistake=None):
         self.blocks, self.needs, self.cores = blocks, needs, cores
+        self.most = most or (cores,) * len(blocks)
         self.n_workers = cores if workers is None else workers
         self.deaf, self.mistake = deaf, mistake
         self.unheard = False  # the calls of the step that is taken
@@ -93,7 +97,8 @@ class Pool:
                 self.unlist_grid(s, g)
                 if not s["grids"][g].workers:
                     self.signal_finished(s, g)
-            elif best is None or s["grids"][g].workers <= s["grids"][best].workers:
+            elif s["grids"][g].workers < self.most[g] and (
+                    best is None or s["grids"][g].workers <= s["grids"][best].workers):
                 best = g
         return best
 
@@ -177,7 +182,7 @@ class Pool:
                     yield self.close(t)
 
     def caller_start(self, s, c):
-        alone = self.blocks[c] == 1 or self.cores == 1
+        alone = self.blocks[c] == 1 or self.most[c] == 1
         slot = self.take_slot(s, False)
         if slot:
             self.join_grid(s, c)
@@ -274,7 +279,7 @@ def explore(pool):
 
 
 SITUATIONS = [
-    # blocks of each caller's grid, the grid whose end its blocks wait for, cores
+    # blocks of each caller's grid, the grid whose end its blocks wait for, cores, cores of each grid if not all
     ((3,), (None,), 2),
     ((2, 2), (None, None), 1),
     ((2, 2), (None, None), 2),
@@ -282,26 +287,30 @@ SITUATIONS = [
     ((3, 1), (1, None), 2),
     ((1, 1, 1), (1, 2, None), 1),
     ((2, 2, 1), (2, None, None), 2),
+    ((3,), (None,), 2, (1,)),
+    ((2, 2), (1, None), 2, (1, 1)),
+    ((3, 1), (1, None), 3, (2, 1)),
 ]
 
 
 def main():
     failed = False
-    for blocks, needs, cores in SITUATIONS:
+    for situation in SITUATIONS:
+        blocks, needs, cores = situation[:3]
         for name, options in (("", {}), (", no workers", {"workers": 0}), (", deaf workers", {"deaf": True})):
             if sum(blocks) > 4 and options:
                 continue  # too many states
             try:
-                count = explore(Pool(blocks, needs, cores, **options))
+                count = explore(Pool(*situation, **options))
                 print(f"blocks {blocks}, needs {needs}, {cores} cores{name}: {count} states")
             except Wrong as wrong:
                 print(f"blocks {blocks}, needs {needs}, {cores} cores{name}: {wrong}")
                 failed = True
     for mistake in MISTAKES:
         found = False
-        for blocks, needs, cores in SITUATIONS:
+        for situation in SITUATIONS:
             try:
-                explore(Pool(blocks, needs, cores, mistake=mistake))
+                explore(Pool(*situation, mistake=mistake))
             except Wrong:
                 found = True
                 break
