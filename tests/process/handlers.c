@@ -85,6 +85,13 @@ static void call_all(int number)
     n_signals++;
 }
 
+/* On a busy machine the wait that a signal is to interrupt may have ended before: then it comes now. */
+static void await_signals(int n)
+{
+    while (n_signals < n)
+        usleep(1000);
+}
+
 static int in_waits(int flags)
 {
     prepare(call_all, flags);
@@ -96,6 +103,7 @@ static int in_waits(int flags)
         if (i % 2)
             TRY(cuMemcpyDtoH_v2(bytes, kept, sizeof bytes));
         TRY(cuCtxSynchronize());
+        await_signals(i + 1);
         say("signals: %d; %d %d %d %d %d %d; bytes: %d %d\n", n_signals, results[0], results[1], results[2],
             results[3], results[4], results[5], bytes[0], bytes[4095]);
     }
@@ -151,6 +159,7 @@ static int handler_in_handler(void)
     TRY(launch_one_that_lasts());
     signal_soon();
     TRY(cuCtxSynchronize());
+    await_signals(2);
     say("signals: %d; %d %d %d %d\n", n_signals, results[0], results[1], results[2], results[3]);
     say("work: %d\n", device_work(3));
     return 0;
@@ -183,6 +192,7 @@ static int handler_for_long(void)
     signal_soon();
     TRY(cuCtxSynchronize());
     TRY(cuMemcpyDtoH_v2(bytes, kept, sizeof bytes));
+    await_signals(1);
     say("signals: %d; %d %d %d; bytes: %d %d\n", n_signals, results[0], results[1], results[2], bytes[0],
         bytes[4095]);
     say("work: %d\n", device_work(3));
