@@ -200,6 +200,25 @@ function(rg_plain_test name)
     set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "${RG_TEST_FAIL}" TIMEOUT 600)
 endfunction()
 
+# A test that is a Python program beside the CMakeLists.txt, which gets the build folder and ARGS. With status 77 it is skipped.
+function(rg_script_test name script)
+    cmake_parse_arguments(ARG "" "TIMEOUT" "ARGS;LABELS;PROPERTIES" ${ARGN})
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 300)
+    endif()
+    add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${CMAKE_BINARY_DIR} ${ARG_ARGS})
+    set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "${RG_TEST_FAIL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+                         LABELS "${ARG_LABELS}" ${ARG_PROPERTIES})
+endfunction()
+
+# A program of the driver API for tests: it finds libcuda as any application does.
+function(rg_cuda_test_program name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE rg_options ${RG_CUDA_STUB} ${ARG_DEPENDS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests SKIP_BUILD_RPATH ON)
+endfunction()
+
 # THREADS: its threads are used again (tests/fuzz/threads.c), where it makes some for each input.
 # `COVERS`: the sources whose lines docs/fuzzing.md counts for it; scripts/fuzz finds them in fuzzers.txt.
 function(rg_fuzzer name)

@@ -15,7 +15,7 @@ import unittest
 import xml.dom.minidom
 
 BUILD, SOURCE = map(os.path.abspath, sys.argv[1:3])
-SANITIZE = sys.argv[3]
+SANITIZE = "".join(sys.argv[3:4])  # none: not built with one
 del sys.argv[1:4]
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 from trial import Build, Server, wait_until  # noqa: E402
