@@ -126,11 +126,6 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-    return cuCtxCreate_v2(pctx, flags, dev);
-}
-
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
                         CUdevice dev)
 {
@@ -165,11 +160,6 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     return status;
 }
 
-CUresult cuCtxDestroy(CUcontext ctx)
-{
-    return cuCtxDestroy_v2(ctx);
-}
-
 /* The reference counts of these two were given up by the API long ago: a context has one owner. */
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {
@@ -197,11 +187,6 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
                                                                       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuCtxPushCurrent(CUcontext ctx)
-{
-    return cuCtxPushCurrent_v2(ctx);
-}
-
 CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
     RG_TRY(rg_call_allowed(0));
@@ -213,11 +198,6 @@ CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
     if (pctx)
         *pctx = (CUcontext)context;
     return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPopCurrent(CUcontext *pctx)
-{
-    return cuCtxPopCurrent_v2(pctx);
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)

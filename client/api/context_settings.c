@@ -38,11 +38,6 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     return status;
 }
 
-CUresult cuCtxGetDevice(CUdevice *device)
-{
-    return cuCtxGetDevice_v2(device, NULL);
-}
-
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct rg_context *shadow;

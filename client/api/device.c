@@ -192,18 +192,13 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
     const struct rg_device_info *info;
     CUresult status = check(uuid, dev, &info);
     if (status == CUDA_SUCCESS)
         memcpy(uuid, info->uuid, sizeof *uuid);
     return status;
-}
-
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
-{
-    return cuDeviceGetUuid(uuid, dev);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)

@@ -48,11 +48,6 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
     return status;
 }
 
-CUresult cuEventDestroy(CUevent hEvent)
-{
-    return cuEventDestroy_v2(hEvent);
-}
-
 static CUresult check_event(CUevent event)
 {
     RG_TRY(rg_call_allowed(0));

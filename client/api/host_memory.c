@@ -45,7 +45,7 @@ static void *reserve(size_t length)
     return mmap(NULL, length, access, flags, -1, 0);
 }
 
-static CUresult host_allocate(void **pp, size_t size, unsigned flags)
+CUresult cuMemHostAlloc(void **pp, size_t size, unsigned int flags)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     const unsigned known =
@@ -75,16 +75,6 @@ static CUresult host_allocate(void **pp, size_t size, unsigned flags)
     }
     *pp = memory;
     return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
-{
-    return host_allocate(pp, bytesize, Flags);
-}
-
-CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
-{
-    return host_allocate(pp, bytesize, 0);
 }
 
 /* Memory of cuMemHostAlloc ends, of which no kernel that is queued makes use. */
@@ -146,11 +136,6 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
                              .context = rg_context_current(),
                              .device = rg_device_current()};
     return rg_pinned_add(&range, bytesize) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
-{
-    return cuMemHostRegister_v2(p, bytesize, Flags);
 }
 
 CUresult cuMemHostUnregister(void *p)

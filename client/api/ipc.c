@@ -181,11 +181,6 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     return CUDA_SUCCESS;
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-}
-
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));

@@ -52,12 +52,6 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
     return CUDA_SUCCESS;
 }
 
-CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues,
-                      CUlinkState *stateOut)
-{
-    return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
-}
-
 /* Of a wrapper, what it points to is sent: the worker has nothing there. */
 static CUresult send_input(CUjitInputType type, const void *data, size_t size, uint64_t *id)
 {
@@ -93,12 +87,6 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     return status;
 }
 
-CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
-                       unsigned int numOptions, CUjit_option *options, void **optionValues)
-{
-    return cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
-}
-
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
                           CUjit_option *options, void **optionValues)
 {
@@ -111,12 +99,6 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
     CUresult status = cuLinkAddData_v2(state, type, data, size, path, numOptions, options, optionValues);
     free(data);
     return status;
-}
-
-CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
-                       CUjit_option *options, void **optionValues)
-{
-    return cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
 }
 
 /* Fetches the result, `size` bytes, in parts. */

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
                             void **values)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
@@ -41,22 +41,6 @@ static CUresult load_module(CUmodule *module, const void *image, unsigned count,
     return status;
 }
 
-CUresult cuModuleLoadData(CUmodule *module, const void *image)
-{
-    return load_module(module, image, 0, NULL, NULL);
-}
-
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
-                            CUjit_option *options, void **optionValues)
-{
-    return load_module(module, image, numOptions, options, optionValues);
-}
-
-CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
-{
-    return load_module(module, fatCubin, 0, NULL, NULL);
-}
-
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
@@ -65,7 +49,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     void *image;
     size_t size;
     RG_TRY(rg_cuda_image_read_file(fname, &image, &size));
-    CUresult status = load_module(module, image, 0, NULL, NULL);
+    CUresult status = cuModuleLoadDataEx(module, image, 0, NULL, NULL);
     free(image);
     return status;
 }

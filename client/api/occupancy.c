@@ -58,14 +58,6 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
     return rg_op_rgOccupancyBlockSize(minGridSize, blockSize, func, dynamicSMemSize, blockSizeLimit, flags);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
-                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                          size_t dynamicSMemSize, int blockSizeLimit)
-{
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
-                                                     dynamicSMemSize, blockSizeLimit, 0);
-}
-
 /* Both questions about clusters: `size` asks for the largest cluster, else for how many fit at once. */
 static CUresult clusters(bool size, int *result, CUfunction func, const CUlaunchConfig *config)
 {

@@ -161,11 +161,6 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     return status;
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-    return cuDevicePrimaryCtxRelease_v2(dev);
-}
-
 /* A primary context that is held while it is reset goes on as one that nothing has been set of. */
 static void forget_flags(CUdevice dev)
 {
@@ -198,11 +193,6 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     return status;
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice dev)
-{
-    return cuDevicePrimaryCtxReset_v2(dev);
-}
-
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
     RG_TRY(rg_context_allowed_on(dev));
@@ -219,11 +209,6 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
         pthread_mutex_unlock(&lock);
     }
     return status;
-}
-
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
-{
-    return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)

@@ -82,11 +82,6 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     return status;
 }
 
-CUresult cuStreamDestroy(CUstream hStream)
-{
-    return cuStreamDestroy_v2(hStream);
-}
-
 /* --- waiting -------------------------------------------------------------------------------------------- */
 
 CUresult cuStreamSynchronize(CUstream hStream)

@@ -143,12 +143,6 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *
     return bound(RG_KIND_TEXREF, hTexRef, 0, 0, status);
 }
 
-CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr,
-                                 size_t Pitch)
-{
-    return cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
-}
-
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
 {
     CUresult status = check(RG_KIND_SURFREF, hSurfRef, RG_KIND_ARRAY, hArray);

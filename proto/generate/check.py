@@ -83,6 +83,15 @@ def context(operation):
         raise operation.wrong(f"has context={said}, which brings none along")
 
 
+def another(one, symbols):
+    """What is another call with other parameters is made where the client answers, or is made of others."""
+    called = one.options.get("as", "").partition("(")[0]
+    if called and one.cls not in ("local", "custom"):
+        raise one.wrong(f"is {one.cls}, so it cannot be as={called}")
+    if called and called not in symbols:
+        raise one.wrong(f"is as={called}, which libcuda does not export")
+
+
 def operation(one):
     """All that is checked of one operation, whose notes have been read."""
     traits(one)

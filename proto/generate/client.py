@@ -389,6 +389,8 @@ def emit(specification, out):
     rest = [HEAD, '#include "client/core/call.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.base_symbols():
         operation = names[symbol.name]
+        if operation.made_of:
+            rest += [f"{symbol.result} {symbol.name}({symbol.declaration})", "{", f"    return {operation.made_of};", "}", ""]
         if operation.cls not in ("unsupported", "refused"):
             continue
         rest += [f"{symbol.result} {symbol.name}({symbol.declaration})", "{"]

@@ -177,6 +177,12 @@ class Operation(Function):
         return self.options.get("server") == "custom"
 
     @property
+    def made_of(self):
+        """The other call that this one is, as C; "": it is of its own."""
+        called, _, given = self.options.get("as", "").partition("(")
+        return called and f"{called}({given[:-1].replace(',', ', ') or self.arguments})"
+
+    @property
     def raw_reply(self):
         return self.options.get("reply") == "raw"
 

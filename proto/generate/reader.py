@@ -129,6 +129,7 @@ def annotate(operation, notes):
 ROW, KEPT_GROUP = r"\w+(,[\w*]+){1,3}", "(%s)" % "|".join(KEPT)
 WORDS = {
     "again": ("options", "option", r"\w+"),
+    "as": ("options", "option", r"cu\w+(\(\w+(,\w+)*\))?"),
     "client": ("options", "option", r"\w+"),
     "server": ("options", "option", r"\w+"),
     "reply": ("options", "option", r"\w+"),
@@ -204,6 +205,7 @@ def read_operation(line, where, group, symbols, types, flags):
             raise SpecError(f"{where}: cannot read '{word}'")
     annotate(operation, notes)
     check.operation(operation)
+    check.another(operation, symbols)
     return operation
 
 

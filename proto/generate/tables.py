@@ -115,12 +115,14 @@ def gates(specification, out):
 def softgpu(specification, out):
     gates(specification, out)
     export_map(specification, f"{out}/softgpu/exports.map")
-    lines = [HEAD, "/* What the software device does not have: weak, so that a definition in softgpu/driver wins. */",
+    names = {operation.name: operation for operation in specification.operations}
+    lines = [HEAD, "/* What the software device does not have, or is another call: weak, so that a definition in softgpu/driver wins. */",
              '#include "softgpu/driver/driver.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.base_symbols():
         lines += [f"__attribute__((weak, visibility(\"default\"))) {symbol.result} {symbol.name}({symbol.declaration})", "{"]
-        lines += [f"    (void){p.name};" for p in symbol.parameters]
-        lines += [f'    return sg_unsupported("{symbol.name}");', "}", ""]
+        made_of = names[symbol.name].made_of if symbol.name in names else ""
+        lines += [] if made_of else [f"    (void){p.name};" for p in symbol.parameters]
+        lines += [f"    return {made_of};" if made_of else f'    return sg_unsupported("{symbol.name}");', "}", ""]
     write(f"{out}/softgpu/unsupported.c", "\n".join(lines))
     lines = [HEAD, '#include "softgpu/driver/driver.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.per_thread_symbols():

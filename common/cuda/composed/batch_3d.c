@@ -180,9 +180,3 @@ CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, siz
     }
     return status;
 }
-
-CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
-                                 CUstream hStream)
-{
-    return cuMemcpy3DBatchAsync(numOps, opList, NULL, flags, hStream);
-}

@@ -7,7 +7,8 @@
  *     cuMemGetInfo);
  *   - an address that does not fit cannot be returned: allocations fail with CUDA_ERROR_OUT_OF_MEMORY (there
  *     is no memory that such a call could name), questions for an address with CUDA_ERROR_INVALID_VALUE;
- *   - an address that is passed in is widened, and then means what it means to today's call.
+ *   - an address that is passed in is widened, and then means what it means to today's call. Where there is no more to it, the generator
+ *     makes the call (as=, proto/api/legacy.api).
  *
  * Drivers give out device memory far above 4 GiB, so such programs can do little; but they are told why.
  */
@@ -89,16 +90,6 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
     return allocated("cuMemAllocPitch", status, address, dptr);
 }
 
-CUresult cuMemFree(CUdeviceptr_v1 dptr)
-{
-    return cuMemFree_v2(dptr);
-}
-
-CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
-{
-    return cuMemAllocHost_v2(pp, bytesize);
-}
-
 CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 {
     CUdeviceptr base = 0;
@@ -145,79 +136,7 @@ CUresult cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule h
     return status;
 }
 
-/* --- copies and sets --- */
-
-CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
-{
-    return cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
-}
-
-CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
-{
-    return cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
-}
-
-CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
-{
-    return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
-}
-
-CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount,
-                           CUstream hStream)
-{
-    return cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
-}
-
-CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
-{
-    return cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
-}
-
-CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount,
-                           CUstream hStream)
-{
-    return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
-}
-
-CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
-{
-    return cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
-}
-
-CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost,
-                           unsigned int ByteCount, CUstream hStream)
-{
-    return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
-}
-
-CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
-{
-    return cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
-}
-
-CUresult cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount,
-                           CUstream hStream)
-{
-    return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
-}
-
-CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset,
-                      unsigned int ByteCount)
-{
-    return cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
-}
-
-CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice,
-                      unsigned int ByteCount)
-{
-    return cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
-}
-
-CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset,
-                      unsigned int ByteCount)
-{
-    return cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
-}
+/* --- copies --- */
 
 static CUDA_MEMCPY2D wide_2d(const CUDA_MEMCPY2D_v1 *copy)
 {
@@ -300,39 +219,6 @@ CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 {
     CUDA_MEMCPY3D copy = pCopy ? wide_3d(pCopy) : (CUDA_MEMCPY3D){0};
     return cuMemcpy3DAsync_v2(pCopy ? &copy : NULL, hStream);
-}
-
-CUresult cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
-{
-    return cuMemsetD8_v2(dstDevice, uc, N);
-}
-
-CUresult cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
-{
-    return cuMemsetD16_v2(dstDevice, us, N);
-}
-
-CUresult cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
-{
-    return cuMemsetD32_v2(dstDevice, ui, N);
-}
-
-CUresult cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width,
-                      unsigned int Height)
-{
-    return cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
-}
-
-CUresult cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width,
-                       unsigned int Height)
-{
-    return cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
-}
-
-CUresult cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width,
-                       unsigned int Height)
-{
-    return cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
 }
 
 /* --- arrays --- */

@@ -129,13 +129,3 @@ CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstre
                           (unsigned)mine.block[1], (unsigned)mine.block[2], mine.shared, hStream, NULL,
                           extra);
 }
-
-CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
-{
-    return cuLaunchGridAsync(f, grid_width, grid_height, NULL);
-}
-
-CUresult cuLaunch(CUfunction f)
-{
-    return cuLaunchGridAsync(f, 1, 1, NULL);
-}

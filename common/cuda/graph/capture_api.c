@@ -66,11 +66,6 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
     return begin(stream, NULL, NULL, NULL, 0, mode);
 }
 
-CUresult cuStreamBeginCapture(CUstream stream)
-{
-    return begin(stream, NULL, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
                                      const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
 {
@@ -258,12 +253,6 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *depe
     }
     pthread_mutex_unlock(&rg_graph_lock);
     return result;
-}
-
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dependencies, size_t n,
-                                           unsigned int flags)
-{
-    return cuStreamUpdateCaptureDependencies_v2(stream, dependencies, NULL, n, flags);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -209,9 +209,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAP
     return result;
 }
 
-/* The older forms say what went wrong by a node and a text. */
-static CUresult instantiate_with_log(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log,
-                                     size_t size)
+/* The older form says what went wrong by a node and a text. */
+CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t size)
 {
     struct failure failure = {0};
     CUresult result = instantiate(out, graph, 0, &failure);
@@ -222,16 +221,6 @@ static CUresult instantiate_with_log(CUgraphExec *out, CUgraph graph, CUgraphNod
         log[size - 1] = 0;
     }
     return result;
-}
-
-CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t size)
-{
-    return instantiate_with_log(out, graph, error, log, size);
-}
-
-CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t size)
-{
-    return instantiate_with_log(out, graph, error, log, size);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)

@@ -155,12 +155,6 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *d
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-                        CUgraphNodeParams *params)
-{
-    return cuGraphAddNode_v2(out, graph, dependencies, NULL, n, params);
-}
-
 /* Adds a node whose `size` bytes of parameters stand at `offset` in those of any node. */
 static CUresult add_kind(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
                          CUgraphNodeType type, const void *argument, size_t size, size_t offset)
@@ -306,19 +300,12 @@ static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgr
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
-{
-    return change_edges(graph, from, to, NULL, n, true);
-}
 CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                    const CUgraphEdgeData *edges, size_t n)
 {
     return change_edges(graph, from, to, edges, n, true);
 }
-CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
-{
-    return change_edges(graph, from, to, NULL, n, false);
-}
+
 CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                       const CUgraphEdgeData *edges, size_t n)
 {

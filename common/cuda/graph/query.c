@@ -62,6 +62,7 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
 {
     return list_nodes(graph, nodes, n, false);
 }
+
 CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
 {
     return list_nodes(graph, nodes, n, true);
@@ -82,10 +83,6 @@ CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode *from, CUgraphNode *to, 
                 &graph->nodes[i]->dependencies[d].data);
     return end_list(&list, n);
 }
-CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n)
-{
-    return cuGraphGetEdges_v2(graph, from, to, NULL, n);
-}
 
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode *nodes, CUgraphEdgeData *edges,
                                        size_t *n)
@@ -99,10 +96,6 @@ CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode *nodes, C
     for (size_t i = 0; i < node->n_dependencies; i++)
         put(&list, node->dependencies[i].from, NULL, &node->dependencies[i].data);
     return end_list(&list, n);
-}
-CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *n)
-{
-    return cuGraphNodeGetDependencies_v2(node, nodes, NULL, n);
 }
 
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode *nodes, CUgraphEdgeData *edges,
@@ -120,10 +113,6 @@ CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode *nodes,
             put(&list, node->graph->nodes[i], NULL, &edge->data);
     }
     return end_list(&list, n);
-}
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *n)
-{
-    return cuGraphNodeGetDependentNodes_v2(node, nodes, NULL, n);
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)

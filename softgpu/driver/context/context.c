@@ -185,11 +185,6 @@ CUresult cuCtxDestroy_v2(CUcontext handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDestroy(CUcontext handle)
-{
-    return cuCtxDestroy_v2(handle);
-}
-
 /* Usage counts of explicit contexts: attaching counts up, detaching down, and the last one destroys. */
 CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
 {

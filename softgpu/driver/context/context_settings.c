@@ -18,11 +18,6 @@ CUresult cuCtxGetDevice_v2(CUdevice *out, CUcontext handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetDevice(CUdevice *out)
-{
-    return cuCtxGetDevice_v2(out, NULL);
-}
-
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct sg_context *context;

@@ -189,11 +189,6 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle)
     return sg_context_push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuCtxPushCurrent(CUcontext handle)
-{
-    return cuCtxPushCurrent_v2(handle);
-}
-
 CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
     RG_TRY(sg_enter());
@@ -204,11 +199,6 @@ CUresult cuCtxPopCurrent_v2(CUcontext *out)
         *out = sg_context_handle(context);
     sg_context_pop();
     return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPopCurrent(CUcontext *out)
-{
-    return cuCtxPopCurrent_v2(out);
 }
 
 CUresult cuCtxSetCurrent(CUcontext handle)

@@ -41,11 +41,6 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
     return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
-{
-    return cuDevicePrimaryCtxRelease_v2(ordinal);
-}
-
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
     SG_DEVICE_OR_RETURN(device, ordinal);
@@ -59,11 +54,6 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
-{
-    return cuDevicePrimaryCtxReset_v2(ordinal);
-}
-
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags)
 {
     SG_DEVICE_OR_RETURN(device, ordinal);
@@ -72,11 +62,6 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags)
     RG_SCOPED_LOCK(&sg_state.lock);
     device->primary->flags = flags;
     return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned int flags)
-{
-    return cuDevicePrimaryCtxSetFlags_v2(ordinal, flags);
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int *flags, int *active)

@@ -43,11 +43,6 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
-{
-    return cuDeviceGetUuid_v2(uuid, ordinal);
-}
-
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 {
     SG_DEVICE_OR_RETURN(device, ordinal);

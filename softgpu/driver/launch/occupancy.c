@@ -68,13 +68,6 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunc
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction handle,
-                                          CUoccupancyB2DSize dynamic_of_block, size_t dynamic, int limit)
-{
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, handle, dynamic_of_block, dynamic, limit,
-                                                     0);
-}
-
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks, int block_size)
 {
     SG_FUNCTION_OR_RETURN(function, handle);

@@ -57,11 +57,6 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_MAP_FAILED : result;
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
-{
-    return cuIpcOpenMemHandle_v2(out, handle, flags);
-}
-
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);

@@ -164,10 +164,3 @@ CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t co
     /* Discarded memory holds anything, also what it held. */
     return check_batch(addresses, sizes, count, NULL, NULL, 0, flags, stream);
 }
-
-CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t count,
-                                           CUmemLocation *locations, size_t *first, size_t n_locations,
-                                           unsigned long long flags, CUstream stream)
-{
-    return cuMemPrefetchBatchAsync(addresses, sizes, count, locations, first, n_locations, flags, stream);
-}

@@ -129,11 +129,6 @@ CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
     return sg_range_host_alloc(context, size, flags, out);
 }
 
-CUresult cuMemAllocHost_v2(void **out, size_t size)
-{
-    return cuMemHostAlloc(out, size, 0);
-}
-
 CUresult cuMemFreeHost(void *address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
@@ -163,11 +158,6 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
     if (!sg_behaviour()->registers) /* as where no more memory may be locked */
         return CUDA_ERROR_OUT_OF_MEMORY;
     return sg_range_host_register(context, address, size, flags);
-}
-
-CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
-{
-    return cuMemHostRegister_v2(address, size, flags);
 }
 
 CUresult cuMemHostUnregister(void *address)

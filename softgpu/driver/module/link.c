@@ -152,20 +152,3 @@ CUresult cuLinkDestroy(CUlinkState handle)
     sg_release((struct sg_object *)(void *)handle);
     return CUDA_SUCCESS;
 }
-
-CUresult cuLinkCreate(unsigned int n, CUjit_option *options, void **values, CUlinkState *out)
-{
-    return cuLinkCreate_v2(n, options, values, out);
-}
-
-CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
-                       unsigned int n, CUjit_option *options, void **values)
-{
-    return cuLinkAddData_v2(state, type, data, size, name, n, options, values);
-}
-
-CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int n,
-                       CUjit_option *options, void **values)
-{
-    return cuLinkAddFile_v2(state, type, path, n, options, values);
-}

@@ -140,7 +140,8 @@ void sg_modules_drop_context(struct sg_context *context)
 
 /* --- loading --- */
 
-static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *data, unsigned int n, CUjit_option *options,
+                            void **values)
 {
     struct sg_context *context;
     struct sg_load_options jit;
@@ -166,22 +167,6 @@ static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_op
     return result;
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *out, const void *data, unsigned int n, CUjit_option *options,
-                            void **values)
-{
-    return load(out, data, n, options, values);
-}
-
-CUresult cuModuleLoadData(CUmodule *out, const void *data)
-{
-    return load(out, data, 0, NULL, NULL);
-}
-
-CUresult cuModuleLoadFatBinary(CUmodule *out, const void *data)
-{
-    return load(out, data, 0, NULL, NULL);
-}
-
 CUresult cuModuleLoad(CUmodule *out, const char *path)
 {
     struct sg_context *context;
@@ -191,7 +176,7 @@ CUresult cuModuleLoad(CUmodule *out, const char *path)
     RG_CLEANUP_FREE void *data = NULL;
     size_t size;
     RG_TRY(rg_cuda_image_read_file(path, &data, &size));
-    return load(out, data, 0, NULL, NULL);
+    return cuModuleLoadDataEx(out, data, 0, NULL, NULL);
 }
 
 CUresult cuModuleUnload(CUmodule handle)

@@ -147,11 +147,6 @@ CUresult cuEventDestroy_v2(CUevent handle)
     return result;
 }
 
-CUresult cuEventDestroy(CUevent handle)
-{
-    return cuEventDestroy_v2(handle);
-}
-
 /* A task behind which the event is recorded when it is submitted; NULL: no memory. */
 static struct sg_task *new_record(struct sg_event *event)
 {

@@ -103,11 +103,6 @@ CUresult cuStreamDestroy_v2(CUstream handle)
     return result;
 }
 
-CUresult cuStreamDestroy(CUstream handle)
-{
-    return cuStreamDestroy_v2(handle);
-}
-
 CUresult cuStreamQuery(CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;

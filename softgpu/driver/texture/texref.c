@@ -260,12 +260,6 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR *d
     return set_resource(r, &resource);
 }
 
-CUresult cuTexRefSetAddress2D_v2(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR *d, CUdeviceptr address,
-                                 size_t pitch)
-{
-    return cuTexRefSetAddress2D_v3(handle, d, address, pitch);
-}
-
 CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags)
 {
     SG_REF(struct sg_array) checked = NULL;

@@ -45,6 +45,17 @@ class Specification(unittest.TestCase):
         self.assertEqual([p.name for p in a.wire_order][0], "n")
         self.assertEqual((a.number, x.number), (1, 2))
 
+    def test_another_call(self):
+        """An older name is the newer one, for both sides; with other arguments where the line has them."""
+        specification = self.read('group g "G"\ncuA sync p:in[n]=plain\ncuB local as=cuB_v2\ncuB_v2 custom as=cuA(NULL,0,out)\n')
+        self.assertEqual([one.made_of for one in specification.operations], ["", "cuB_v2(out)", "cuA(NULL, 0, out)"])
+        with tempfile.TemporaryDirectory() as folder:
+            client.emit(specification, folder)
+            tables.softgpu(specification, folder)
+            for made in ("client/rest.c", "softgpu/unsupported.c"):
+                with open(os.path.join(folder, made)) as text:
+                    self.assertIn("CUresult cuB(int *out)\n{\n    return cuB_v2(out);\n}\n", text.read())
+
     def test_mistakes(self):
         head = 'group g "G"\n'
         self.refused("cuA local\n", 1, "'group' must come first")
@@ -58,6 +69,9 @@ class Specification(unittest.TestCase):
         self.refused(head + "cuC_ptsz local\n", 2, "per-thread forms are generated")
         self.refused(head + "cuA local\ncuA local\n", 3, "is also at")
         self.refused(head + "cuA refused\n", 2, "needs the reason")
+        self.refused(head + "cuA sync p:in[n]=plain as=cuB\n", 2, "is sync, so it cannot be as=cuB")
+        self.refused(head + "cuB local as=cuZ\n", 2, "is as=cuZ, which libcuda does not export")
+        self.refused(head + "cuB local as=cuA(\n", 2, "cannot read 'as=cuA('")
         self.refused(head + "cuA refused because\n", 2, "needs the reason")
         self.refused(head + "cuA local nonsense\n", 2, "cannot read 'nonsense'")
         self.refused(head + "cuA local context=n\n", 2, "cuA has context=n, which brings none along")
