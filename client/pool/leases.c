@@ -1,6 +1,7 @@
 /* leases.c - questions about leases, and what is made of their answers, of which nothing is trusted but that it is the pool's; see pool.h. */
 #include "client/pool/internal.h"
 #include "common/base/cleanup.h"
+#include "common/base/json_value.h"
 #include "common/base/printable.h"
 
 #include <stdarg.h>
@@ -39,16 +40,10 @@ static void find_code(const char *why, char *out, size_t size)
 
 /* --- a conversation ------------------------------------------------------------------------------------------------ */
 
-static const char *get_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
 static void tell_waiting(const struct rg_pool_wish *wish, const json_t *answer)
 {
     char why[sizeof((struct rg_pool_failure *)0)->why];
-    snprintf(why, sizeof why, "%s", get_text(answer, "why"));
+    snprintf(why, sizeof why, "%s", rg_json_get_text(answer, "why"));
     rg_printable_clean(why);
     if (wish && wish->waiting)
         wish->waiting(wish->data, (int)json_integer_value(json_object_get(answer, "position")),
@@ -67,7 +62,7 @@ static json_t *hear(struct rg_pool_talk *talk, const char *server, const struct 
         const enum rg_status status =
             rg_pool_talk_next(talk, waits ? -1 : ANSWER_MS, &text, &size, why, sizeof why);
         json_t *answer = status == RG_OK ? json_loadb(text, size, 0, NULL) : NULL;
-        const char *state = get_text(answer, "state");
+        const char *state = rg_json_get_text(answer, "state");
         if (strcmp(state, "waiting") == 0) {
             tell_waiting(wish, answer);
             waits = true;
@@ -77,7 +72,7 @@ static json_t *hear(struct rg_pool_talk *talk, const char *server, const struct 
         if (answer && strcmp(state, "refused") != 0)
             return answer;
         if (answer)
-            fail(failure, RG_ERR_REFUSED, get_text(answer, "code"), "%s", get_text(answer, "why"));
+            fail(failure, RG_ERR_REFUSED, rg_json_get_text(answer, "code"), "%s", rg_json_get_text(answer, "why"));
         else if (status == RG_ERR_REFUSED)
             fail(failure, status, "", "the server %s refused: %s", server, why);
         else
@@ -137,12 +132,12 @@ static bool is_id(const char *text)
 /* False: it is none that a pool would give. */
 static bool check_grant(const char *server, const json_t *answer)
 {
-    const char *hold = get_text(answer, "hold");
+    const char *hold = rg_json_get_text(answer, "hold");
     const json_t *gpus = json_object_get(answer, "gpus"), *gpu;
     size_t i;
-    json_array_foreach(gpus, i, gpu) if (!*get_text(gpu, "server") ||
-                                         !rg_pool_may_lead(server, get_text(gpu, "address"))) return false;
-    return is_id(get_text(answer, "lease")) && (!*hold || is_id(hold)) && json_array_size(gpus) > 0 &&
+    json_array_foreach(gpus, i, gpu) if (!*rg_json_get_text(gpu, "server") ||
+                                         !rg_pool_may_lead(server, rg_json_get_text(gpu, "address"))) return false;
+    return is_id(rg_json_get_text(answer, "lease")) && (!*hold || is_id(hold)) && json_array_size(gpus) > 0 &&
            json_array_size(gpus) <= RG_POOL_GPUS_MAX;
 }
 
@@ -161,21 +156,21 @@ static bool read_grant(const char *asked, const json_t *answer, struct rg_pool_l
              asked);
         return false;
     }
-    snprintf(out->id, sizeof out->id, "%s", get_text(answer, "lease"));
-    snprintf(out->hold, sizeof out->hold, "%s", get_text(answer, "hold"));
-    snprintf(out->user, sizeof out->user, "%s", get_text(answer, "user"));
+    snprintf(out->id, sizeof out->id, "%s", rg_json_get_text(answer, "lease"));
+    snprintf(out->hold, sizeof out->hold, "%s", rg_json_get_text(answer, "hold"));
+    snprintf(out->user, sizeof out->user, "%s", rg_json_get_text(answer, "user"));
     rg_printable_clean(out->user);
     out->expires = json_integer_value(json_object_get(answer, "expires"));
     out->gpus = json_incref(json_object_get(answer, "gpus"));
     bool good = append(&out->variable, "", out->id);
     json_array_foreach(out->gpus, i, gpu)
     {
-        const char *server = get_text(gpu, "server");
+        const char *server = rg_json_get_text(gpu, "server");
         char index[24];
         const bool first = strcmp(server, last) != 0;
         snprintf(index, sizeof index, "%lld", (long long)json_integer_value(json_object_get(gpu, "index")));
         if (first)
-            good = good && append(&out->servers, out->n_servers++ ? "," : "", get_text(gpu, "address"));
+            good = good && append(&out->servers, out->n_servers++ ? "," : "", rg_json_get_text(gpu, "address"));
         good = good && append(&out->variable, first ? "/" : ",", index);
         last = server;
         out->n_gpus++;

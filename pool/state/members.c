@@ -49,21 +49,21 @@ void rg_mirror_put_member(struct rg_pool_mirror *mirror, const char *id, json_t 
     member->seen = true;
     member->created = created;
     member->changed = changed;
-    member->address = rg_pool_get_text(value, "address", NULL);
-    member->host = rg_pool_get_text(value, "host", NULL);
-    member->cuda = rg_pool_get_text(value, "cuda", NULL);
-    member->driver = rg_pool_get_text(value, "driver", NULL);
-    member->agent = rg_pool_get_text(value, "agent", NULL);
+    member->address = json_string_value(json_object_get(value, "address"));
+    member->host = json_string_value(json_object_get(value, "host"));
+    member->cuda = json_string_value(json_object_get(value, "cuda"));
+    member->driver = json_string_value(json_object_get(value, "driver"));
+    member->agent = json_string_value(json_object_get(value, "agent"));
     member->rdma = json_is_true(json_object_get(value, "rdma"));
     member->draining = json_is_true(json_object_get(value, "draining"));
     member->suspends = json_is_integer(json_object_get(value, "preempt"));
-    member->rest_s = rg_pool_get_number(value, "preempt", 0);
-    member->etcd_lease = strtoll(rg_pool_get_text(value, "etcd_lease", "0"), NULL, 10);
+    member->rest_s = rg_json_get_number(value, "preempt", 0);
+    member->etcd_lease = strtoll(rg_json_get_text(value, "etcd_lease"), NULL, 10);
 }
 
 static int get_group(const json_t *object, const char *name)
 {
-    const uint64_t number = rg_pool_get_number(object, name, UINT64_MAX);
+    const uint64_t number = rg_json_get_number(object, name, UINT64_MAX);
     return number < 1u << 20 ? (int)number : -1;
 }
 
@@ -96,9 +96,9 @@ void rg_mirror_put_gpu(struct rg_pool_mirror *mirror, const char *id, uint32_t i
     gpu->seen = true;
     gpu->changed = changed;
     gpu->index = index;
-    gpu->memory = rg_pool_get_number(value, "memory", 0);
-    snprintf(gpu->uuid, sizeof gpu->uuid, "%s", rg_pool_get_text(value, "uuid", ""));
-    snprintf(gpu->name, sizeof gpu->name, "%s", rg_pool_get_text(value, "name", ""));
+    gpu->memory = rg_json_get_number(value, "memory", 0);
+    snprintf(gpu->uuid, sizeof gpu->uuid, "%s", rg_json_get_text(value, "uuid"));
+    snprintf(gpu->name, sizeof gpu->name, "%s", rg_json_get_text(value, "name"));
     gpu->numa_node = get_group(value, "numa");
     gpu->nvlink_group = get_group(value, "nvlink");
     gpu->pcie_group = get_group(value, "pcie");

@@ -22,6 +22,7 @@
 #define RG_POOL_STATE_MIRROR_H
 
 #include "common/base/hash_table.h"
+#include "common/base/json_value.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
 
@@ -132,9 +133,5 @@ void rg_pool_gpu_places(const struct rg_pool_gpu *gpu, json_t *out);
 bool rg_pool_is_id(const char *text);
 /** A new one, random: whoever knows a lease's may use it as far as nobody has proved who they are. */
 RG_MUST_CHECK bool rg_pool_make_id(char out[RG_POOL_ID]);
-
-/** A member of a JSON object, or what is said where it is not there or of another type. */
-const char *rg_pool_get_text(const json_t *object, const char *name, const char *otherwise);
-uint64_t rg_pool_get_number(const json_t *object, const char *name, uint64_t otherwise);
 
 #endif

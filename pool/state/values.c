@@ -6,19 +6,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-const char *rg_pool_get_text(const json_t *object, const char *name, const char *otherwise)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : otherwise;
-}
-
-uint64_t rg_pool_get_number(const json_t *object, const char *name, uint64_t otherwise)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_integer(value) && json_integer_value(value) >= 0 ? (uint64_t)json_integer_value(value)
-                                                                    : otherwise;
-}
-
 /* --- parts of GPUs -------------------------------------------------------------------------------------------------- */
 
 static const char *const states[] = {[RG_POOL_SHARE_ACTIVE] = "",
@@ -68,14 +55,14 @@ static json_t *share_json(const struct rg_pool_share *share)
 
 bool rg_mirror_read_share(const json_t *value, uint64_t memory, struct rg_pool_share *out)
 {
-    const char *lease = rg_pool_get_text(value, "lease", "");
+    const char *lease = rg_json_get_text(value, "lease");
     if (!rg_pool_is_id(lease))
         return false;
     *out = (struct rg_pool_share){
-        .memory = rg_pool_get_number(value, "memory", memory),
-        .state = number_of(rg_pool_get_text(value, "state", ""), states, sizeof states / sizeof *states),
-        .refused = number_of(rg_pool_get_text(value, "refused", ""), refusals, RG_POOL_SHARE_REFUSALS),
-        .since = rg_pool_get_number(value, "since", 0)};
+        .memory = rg_json_get_number(value, "memory", memory),
+        .state = number_of(rg_json_get_text(value, "state"), states, sizeof states / sizeof *states),
+        .refused = number_of(rg_json_get_text(value, "refused"), refusals, RG_POOL_SHARE_REFUSALS),
+        .since = rg_json_get_number(value, "since", 0)};
     snprintf(out->lease, sizeof out->lease, "%s", lease);
     return true;
 }

@@ -2,6 +2,7 @@
 #include "server/http/pool.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/json_value.h"
 #include "common/base/printable.h"
 #include "server/http/json.h"
 
@@ -113,8 +114,8 @@ enum rg_status rg_json_pool(const struct rg_view_source *source, struct rg_monit
         const uint64_t after = json_is_integer(next) ? (uint64_t)json_integer_value(next) : 0;
         from = after > from ? after : 0;
         waiting = json_integer_value(json_object_get(page, "waiting"));
-        snprintf(pool, sizeof pool, "%s", json_string_value(json_object_get(page, "pool")) ?: "");
-        snprintf(why, sizeof why, "%s", json_string_value(json_object_get(page, "etcd")) ?: "");
+        snprintf(pool, sizeof pool, "%s", rg_json_get_text(page, "pool"));
+        snprintf(why, sizeof why, "%s", rg_json_get_text(page, "etcd"));
         json_decref(page);
     }
     if (status == RG_OK) {
@@ -181,7 +182,7 @@ enum rg_status rg_json_links(const struct rg_view_source *source, struct rg_moni
         add_machines(links, page);
         more = after > reader->page.after; /* they come in the order of their ids */
         reader->page.after = after;
-        if (strcmp(json_string_value(json_object_get(page, "state")) ?: "", "links") != 0)
+        if (strcmp(rg_json_get_text(page, "state"), "links") != 0)
             status = RG_ERR_TIMEOUT;
         json_decref(page);
     }

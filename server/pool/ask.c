@@ -90,5 +90,5 @@ void rg_ask_read(struct rg_agent_ask *ask)
 bool rg_ask_may(const struct rg_agent_ask *ask, const json_t *value)
 {
     const bool bearer = json_is_true(json_object_get(value, "bearer")) && !ask->name[0];
-    return ask->is_operator || bearer || strcmp(rg_pool_get_text(value, "user", ""), ask->key) == 0;
+    return ask->is_operator || bearer || strcmp(rg_json_get_text(value, "user"), ask->key) == 0;
 }

@@ -34,20 +34,20 @@ static json_t *read_question(int file, uint32_t size)
 static void list(struct rg_agent_ask *ask, const json_t *question)
 {
     rg_ask_answer(ask, rg_listing_pool(ask->agent, ask->key, ask->is_operator,
-                                       rg_pool_get_number(question, "from", 0),
-                                       rg_pool_get_text(question, "machine", "")));
+                                       rg_json_get_number(question, "from", 0),
+                                       rg_json_get_text(question, "machine")));
 }
 
 static void list_leases(struct rg_agent_ask *ask, const json_t *question)
 {
     rg_ask_answer(ask, rg_listing_leases(ask->agent, ask->key, ask->is_operator,
-                                         rg_pool_get_text(question, "after", "")));
+                                         rg_json_get_text(question, "after")));
 }
 
 static void list_links(struct rg_agent_ask *ask, const json_t *question)
 {
     rg_ask_answer(
-        ask, rg_links_told(ask->agent, ask->key, ask->is_operator, rg_pool_get_text(question, "after", "")));
+        ask, rg_links_told(ask->agent, ask->key, ask->is_operator, rg_json_get_text(question, "after")));
 }
 
 static void usage(struct rg_agent_ask *ask, const json_t *question)
@@ -68,7 +68,7 @@ static const struct verb {
 
 static const struct verb *verb_of(const json_t *question)
 {
-    const char *name = rg_pool_get_text(question, "ask", "");
+    const char *name = rg_json_get_text(question, "ask");
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(name, verbs[i].name) == 0)
             return &verbs[i];

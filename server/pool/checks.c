@@ -63,7 +63,7 @@ static void check_answered(void *data, enum rg_status status, const json_t *repl
         const json_t *one;
         size_t i;
         json_array_foreach(json_object_get(value, "gpus"), i, one) check->names_us |=
-            strcmp(rg_pool_get_text(one, "server", ""), agent->id) == 0;
+            strcmp(rg_json_get_text(one, "server"), agent->id) == 0;
         json_decref(value);
         check->revision = found ? rg_etcd_get_number(found, "mod_revision") : 1;
         check->until_ns = rg_now_ns() + WAIT_NS;

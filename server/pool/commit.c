@@ -28,7 +28,7 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
         return;
     }
     json_t *answer = kept ? rg_leases_granted(ask->lease, value) : rg_hold_granted(ask, value);
-    if (strtoll(rg_pool_get_text(value, "etcd_lease", "0"), NULL, 10) != ask->etcd_lease)
+    if (strtoll(rg_json_get_text(value, "etcd_lease"), NULL, 10) != ask->etcd_lease)
         rg_agent_revoke(agent, ask->etcd_lease); /* the lease was there already, by the same id */
     ask->etcd_lease = 0;                         /* the lease's from now on */
     rg_info("%s gets %zu GPU%s of the pool: lease %s%s%s", ask->owner_name[0] ? ask->owner_name : "somebody",
@@ -75,7 +75,7 @@ static void granted_to_another(struct rg_agent_ask *ask, bool good, const char *
 {
     if (good)
         rg_debug("request %s: granted for server %s", ask->id,
-                 rg_pool_get_text(ask->request, "holder_server", ""));
+                 rg_json_get_text(ask->request, "holder_server"));
     else
         rg_debug("request %s of another server: not granted yet: %s", ask->id,
                  *why ? why : "the pool has changed");
@@ -131,12 +131,12 @@ static json_t *gpus_json(const struct rg_picture *picture, const struct rg_pool_
 static json_t *lease_json(const struct rg_agent_ask *ask, json_t *gpus, uint64_t memory)
 {
     json_t *value = json_copy(ask->request);
+    const char *holder = json_string_value(json_object_get(value, "agent"));
     json_object_del(value, "filters");
     json_object_del(value, "devices");
     if (ask->etcd_lease)
         (void)json_object_set_new(value, "etcd_lease", rg_etcd_number(ask->etcd_lease));
-    (void)json_object_set_new(value, "holder",
-                              json_string(rg_pool_get_text(value, "agent", ask->agent->run)));
+    (void)json_object_set_new(value, "holder", json_string(holder ? holder : ask->agent->run));
     if (!ask->stands_in) /* else its request says where it is held */
         (void)json_object_set_new(value, "holder_server", json_string(ask->agent->id));
     if (*ask->hold)
@@ -237,7 +237,7 @@ static bool begin_time(struct rg_agent_ask *ask)
     ask->state = RG_ASK_GRANTING;
     rg_etcd_call(
         ask->agent->etcd, "/v3/lease/grant",
-        json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)rg_pool_get_number(ask->request, "seconds", 1))),
+        json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)rg_json_get_number(ask->request, "seconds", 1))),
         timed, ask);
     return true;
 }

@@ -21,8 +21,8 @@ void rg_decider_told(struct rg_agent *agent, const struct rg_etcd_pair *pair)
     struct rg_agent_decider *decider = &agent->decider;
     json_t *value = pair ? json_loads(pair->value, 0, NULL) : NULL;
     decider->changed = pair ? pair->changed : 0;
-    snprintf(decider->server, sizeof decider->server, "%.16s", rg_pool_get_text(value, "server", ""));
-    snprintf(decider->run, sizeof decider->run, "%.16s", rg_pool_get_text(value, "agent", ""));
+    snprintf(decider->server, sizeof decider->server, "%.16s", rg_json_get_text(value, "server"));
+    snprintf(decider->run, sizeof decider->run, "%.16s", rg_json_get_text(value, "agent"));
     json_decref(value);
 }
 
@@ -77,11 +77,11 @@ uint64_t rg_decider_look(struct rg_agent *agent)
 
 bool rg_decider_decides(const struct rg_agent *agent, const struct rg_pool_entry *request)
 {
-    const char *server = rg_pool_get_text(request->value, "holder_server", "");
+    const char *server = rg_json_get_text(request->value, "holder_server");
     const struct rg_pool_member *member = *server ? rg_pool_mirror_member(&agent->mirror, server) : NULL;
     /* an agent that is gone has nobody to tell */
     return rg_decider_is_us(agent) && member && member->agent &&
-           strcmp(member->agent, rg_pool_get_text(request->value, "agent", "")) == 0;
+           strcmp(member->agent, rg_json_get_text(request->value, "agent")) == 0;
 }
 
 bool rg_decider_is_asked(const struct rg_agent *agent)

@@ -56,7 +56,7 @@ static void tell_waiting(struct rg_agent_ask *ask, uint32_t position, uint32_t o
         return;
     json_t *answer = json_pack("{s:s, s:i, s:i, s:s, s:I}", "state", "waiting", "position", (int)position,
                                "of", (int)of, "why", strchr(said, ' ') + 1, "since",
-                               (json_int_t)rg_pool_get_number(ask->request, "since", 0));
+                               (json_int_t)rg_json_get_number(ask->request, "since", 0));
     if (rg_ask_tell(ask, answer))
         memcpy(ask->said, said, sizeof said);
     json_decref(answer);

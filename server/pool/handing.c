@@ -28,7 +28,7 @@ struct rg_agent_ask *rg_handing_stand_in(struct rg_agent *agent, const struct rg
     *ask = (struct rg_agent_ask){
         .agent = agent, .state = RG_ASK_WAITING, .socket = -1, .handed = true, .stands_in = true};
     snprintf(ask->id, sizeof ask->id, "%s", request->id);
-    snprintf(ask->hold, sizeof ask->hold, "%.16s", rg_pool_get_text(request->value, "hold", ""));
+    snprintf(ask->hold, sizeof ask->hold, "%.16s", rg_json_get_text(request->value, "hold"));
     ask->request = json_incref(request->value);
     if (rg_ask_add(agent, ask))
         return ask;

@@ -40,9 +40,9 @@ static struct rg_agent_queue count_queue(const struct rg_agent *agent)
     const uint64_t now = (uint64_t)rg_agent_time(agent);
     for (uint32_t i = 0; i < agent->mirror.n_requests; i++) {
         const json_t *value = agent->mirror.requests[i]->value;
-        const uint64_t since = rg_pool_get_number(value, "since", now);
+        const uint64_t since = rg_json_get_number(value, "since", now);
         queue.requests++;
-        queue.gpus += (uint32_t)rg_pool_get_number(value, "gpus", 0);
+        queue.gpus += (uint32_t)rg_json_get_number(value, "gpus", 0);
         if (now > since && now - since > queue.longest_s)
             queue.longest_s = now - since;
     }
@@ -102,17 +102,17 @@ static void answered(void *data, enum rg_status status, const json_t *reply, con
         return;
     }
     json_t *value = rg_agent_value(json_object_get(reply, "kvs"), &history->changed);
-    const uint64_t as_of = rg_pool_get_number(value, "as_of", 0), now = (uint64_t)rg_agent_time(agent);
-    const struct rg_agent_queue queue = {.requests = (uint32_t)rg_pool_get_number(value, "requests", 0),
-                                         .gpus = (uint32_t)rg_pool_get_number(value, "gpus", 0),
-                                         .longest_s = rg_pool_get_number(value, "longest", 0)};
+    const uint64_t as_of = rg_json_get_number(value, "as_of", 0), now = (uint64_t)rg_agent_time(agent);
+    const struct rg_agent_queue queue = {.requests = (uint32_t)rg_json_get_number(value, "requests", 0),
+                                         .gpus = (uint32_t)rg_json_get_number(value, "gpus", 0),
+                                         .longest_s = rg_json_get_number(value, "longest", 0)};
     const bool whole = rg_scope_is_whole(agent);
     if (as_of > now + PERIOD_S || as_of + (whole ? RENEWED_S : FORGOTTEN_S) <= now)
         history->asks = true;
     else if (whole)
         add_own(agent);
     else
-        add_point(agent, &queue, (uint8_t)(rg_pool_get_number(value, "granted_percent", 0) % 101));
+        add_point(agent, &queue, (uint8_t)(rg_json_get_number(value, "granted_percent", 0) % 101));
     json_decref(value);
 }
 

@@ -81,7 +81,7 @@ static void lost_found(void *data, enum rg_status status, const json_t *reply, c
     json_t *value = status == RG_OK ? rg_agent_value(json_object_get(reply, "kvs"), &ask->changed) : NULL;
     if (status != RG_OK) {
         left(ask, status, NULL, why);
-    } else if (!value || strcmp(rg_pool_get_text(value, "hold", ""), ask->hold) != 0) {
+    } else if (!value || strcmp(rg_json_get_text(value, "hold"), ask->hold) != 0) {
         rg_debug("lease %s: it is over, or is held elsewhere", ask->lease);
         rg_ask_end(ask);
     } else if (ask->gives_back) {
@@ -171,8 +171,8 @@ static void held_again(void *data, enum rg_status status, const json_t *reply, c
 /* By what its client says that it held it last, it is another's by now. A client of a version before says nothing. */
 static bool is_held_by_another(const struct rg_agent_ask *ask, const json_t *value)
 {
-    return *ask->hold && *rg_pool_get_text(value, "holder", "") &&
-           strcmp(rg_pool_get_text(value, "hold", ""), ask->hold) != 0;
+    return *ask->hold && *rg_json_get_text(value, "holder") &&
+           strcmp(rg_json_get_text(value, "hold"), ask->hold) != 0;
 }
 
 static void hold_found(void *data, enum rg_status status, const json_t *reply, const char *why)
@@ -205,6 +205,6 @@ static void hold_found(void *data, enum rg_status status, const json_t *reply, c
 
 void rg_hold_resume(struct rg_agent_ask *ask, const json_t *question)
 {
-    snprintf(ask->hold, sizeof ask->hold, "%.16s", rg_pool_get_text(question, "hold", ""));
+    snprintf(ask->hold, sizeof ask->hold, "%.16s", rg_json_get_text(question, "hold"));
     rg_leases_look_up(ask, question, hold_found);
 }

@@ -58,6 +58,6 @@ void rg_keeping_begin(struct rg_agent_ask *ask, const json_t *value)
     ask->state = RG_ASK_ENDING;
     rg_etcd_call(
         ask->agent->etcd, "/v3/lease/grant",
-        json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)rg_pool_get_number(ask->request, "seconds", 1))),
+        json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)rg_json_get_number(ask->request, "seconds", 1))),
         timed, ask);
 }

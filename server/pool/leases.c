@@ -18,7 +18,7 @@
 
 static uint64_t expiry(const json_t *value)
 {
-    return rg_pool_get_number(value, "since", 0) + rg_pool_get_number(value, "seconds", 0);
+    return rg_json_get_number(value, "since", 0) + rg_json_get_number(value, "seconds", 0);
 }
 
 uint32_t rg_leases_there(const struct rg_agent *agent, const json_t *value, uint64_t *memory)
@@ -29,8 +29,8 @@ uint32_t rg_leases_there(const struct rg_agent *agent, const json_t *value, uint
     *memory = 0;
     json_array_foreach(json_object_get(value, "gpus"), i, one)
     {
-        const uint64_t bytes = rg_pool_get_number(one, "memory", 0);
-        if (!rg_pool_mirror_member(&agent->mirror, rg_pool_get_text(one, "server", "")))
+        const uint64_t bytes = rg_json_get_number(one, "memory", 0);
+        if (!rg_pool_mirror_member(&agent->mirror, rg_json_get_text(one, "server")))
             continue;
         n++;
         *memory += bytes < UINT64_MAX - *memory ? bytes : UINT64_MAX - *memory;
@@ -43,7 +43,7 @@ json_t *rg_leases_granted(const char *id, const json_t *value)
     json_t *gpus = json_object_get(value, "gpus"); /* whoever may write to etcd may have written anything */
     json_t *answer = json_pack("{s:s, s:s, s:o, s:s}", "state", "granted", "lease", id, "gpus",
                                json_is_array(gpus) ? json_incref(gpus) : json_array(), "user",
-                               rg_pool_get_text(value, "name", ""));
+                               rg_json_get_text(value, "name"));
     if (answer && json_is_true(json_object_get(value, "kept")))
         (void)json_object_set_new(answer, "expires", json_integer((json_int_t)expiry(value)));
     return answer;
@@ -51,7 +51,7 @@ json_t *rg_leases_granted(const char *id, const json_t *value)
 
 void rg_leases_look_up(struct rg_agent_ask *ask, const json_t *question, rg_etcd_done *done)
 {
-    const char *id = rg_pool_get_text(question, "lease", "");
+    const char *id = rg_json_get_text(question, "lease");
     char key[40];
     if (!rg_pool_is_id(id)) {
         rg_ask_refuse_as(ask, "lease-id", "an id of a lease has 16 hexadecimal digits in lower case");
@@ -158,7 +158,7 @@ bool rg_leases_is_bound(const struct rg_agent_ask *ask, const json_t *reply)
     json_t *there = rg_agent_value(kvs, NULL);
     /* a try whose answer was lost may have done it */
     const bool bound = json_is_true(json_object_get(reply, "succeeded")) ||
-                       strtoll(rg_pool_get_text(there, "etcd_lease", "0"), NULL, 10) == ask->etcd_lease;
+                       strtoll(rg_json_get_text(there, "etcd_lease"), NULL, 10) == ask->etcd_lease;
     json_decref(there);
     return bound;
 }
@@ -190,13 +190,13 @@ static void renew_timed(void *data, enum rg_status status, const json_t *reply, 
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    const uint64_t since = rg_pool_get_number(ask->request, "since", 0), now = (uint64_t)rg_agent_time(agent);
+    const uint64_t since = rg_json_get_number(ask->request, "since", 0), now = (uint64_t)rg_agent_time(agent);
     ask->etcd_lease = status == RG_OK ? rg_etcd_get_number(reply, "ID") : 0;
     if (!ask->etcd_lease) {
         rg_ask_refuse_as(ask, "pool-unreachable", "the lease could not be renewed: %s; try again later", why);
         return;
     }
-    ask->etcd_lease_before = (int64_t)strtoll(rg_pool_get_text(ask->request, "etcd_lease", "0"), NULL, 10);
+    ask->etcd_lease_before = (int64_t)strtoll(rg_json_get_text(ask->request, "etcd_lease"), NULL, 10);
     (void)json_object_set_new(ask->request, "seconds",
                               json_integer((json_int_t)((now > since ? now - since : 0) + ask->seconds)));
     (void)json_object_set_new(ask->request, "etcd_lease", rg_etcd_number(ask->etcd_lease));
@@ -218,7 +218,7 @@ static void renew_found(void *data, enum rg_status status, const json_t *reply, 
         return;
     ask->request = value;
     const uint64_t now = (uint64_t)rg_agent_time(ask->agent);
-    const uint64_t last = rg_pool_get_number(value, "since", now) + RG_POOL_KEPT_MAX_S;
+    const uint64_t last = rg_json_get_number(value, "since", now) + RG_POOL_KEPT_MAX_S;
     if (!json_is_true(json_object_get(value, "kept"))) {
         rg_ask_refuse_as(
             ask, "lease-not-kept",
@@ -239,7 +239,7 @@ static void renew_found(void *data, enum rg_status status, const json_t *reply, 
 
 void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question)
 {
-    ask->seconds = rg_pool_get_number(question, "seconds", 0);
+    ask->seconds = rg_json_get_number(question, "seconds", 0);
     if (ask->seconds == 0 || ask->seconds > RG_POOL_KEPT_MAX_S)
         rg_ask_refuse_as(ask, "lease-time",
                          "a lease is renewed for 1 s to %u days, and %" PRIu64 " s were asked for",

@@ -31,8 +31,8 @@ const json_t *rg_links_of(const struct rg_pool_mirror *mirror, const char *key, 
     char id[RG_POOL_ID];
     id_of(key, machine, id);
     const struct rg_pool_entry *found = rg_pool_mirror_links(mirror, id);
-    const bool same = found && strcmp(rg_pool_get_text(found->value, "user", ""), key) == 0 &&
-                      strcmp(rg_pool_get_text(found->value, "machine", ""), machine) == 0;
+    const bool same = found && strcmp(rg_json_get_text(found->value, "user"), key) == 0 &&
+                      strcmp(rg_json_get_text(found->value, "machine"), machine) == 0;
     return same ? found->value : NULL;
 }
 
@@ -92,7 +92,7 @@ static bool has_room(const struct rg_agent *agent, const char *key)
 {
     uint32_t own = 0;
     for (uint32_t i = 0; i < agent->mirror.n_links; i++)
-        own += strcmp(rg_pool_get_text(agent->mirror.links[i]->value, "user", ""), key) == 0;
+        own += strcmp(rg_json_get_text(agent->mirror.links[i]->value, "user"), key) == 0;
     return own < RG_POOL_LINKS_OF_ONE_MAX && agent->mirror.n_links < RG_POOL_LINKS_MAX;
 }
 
@@ -139,7 +139,7 @@ void rg_links_take(struct rg_agent_ask *ask, const json_t *question)
 {
     struct rg_agent *agent = ask->agent;
     char machine[RG_CONTROL_TEXT];
-    snprintf(machine, sizeof machine, "%s", rg_pool_get_text(question, "machine", ""));
+    snprintf(machine, sizeof machine, "%s", rg_json_get_text(question, "machine"));
     rg_printable_clean(machine);
     id_of(ask->key, machine, ask->id);
     const struct rg_pool_entry *before = rg_pool_mirror_links(&agent->mirror, ask->id);
@@ -167,7 +167,7 @@ void rg_links_take(struct rg_agent_ask *ask, const json_t *question)
     }
     ask->changed = before ? before->changed : 0;
     ask->etcd_lease_before =
-        before ? strtoll(rg_pool_get_text(before->value, "etcd_lease", "0"), NULL, 10) : 0;
+        before ? strtoll(rg_json_get_text(before->value, "etcd_lease"), NULL, 10) : 0;
     ask->request = json_pack("{s:s, s:s, s:I, s:o}", "user", ask->key, "machine", machine, "as_of",
                              (json_int_t)rg_agent_time(agent), "servers", servers);
     rg_etcd_call(agent->etcd, "/v3/lease/grant", json_pack("{s:o}", "TTL", rg_etcd_number(KEPT_S)), timed,

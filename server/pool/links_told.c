@@ -55,13 +55,13 @@ static json_t *machine_json(const struct rg_agent *agent, const struct rg_pool_e
 {
     char name[RG_AGENT_WHO];
     json_int_t left_out;
-    rg_agent_user_name(rg_pool_get_text(entry->value, "user", ""), name, sizeof name);
+    rg_agent_user_name(rg_json_get_text(entry->value, "user"), name, sizeof name);
     json_t *servers =
         servers_json(agent, json_object_get(entry->value, "servers"), PAGE_SIZE - 2048u, &left_out);
     json_t *out =
         json_pack("{s:o, s:o, s:I, s:o}", "machine",
-                  clean_text(rg_pool_get_text(entry->value, "machine", "")), "name", clean_text(name),
-                  "measured", (json_int_t)rg_pool_get_number(entry->value, "as_of", 0), "servers", servers);
+                  clean_text(rg_json_get_text(entry->value, "machine")), "name", clean_text(name),
+                  "measured", (json_int_t)rg_json_get_number(entry->value, "as_of", 0), "servers", servers);
     if (out && left_out)
         (void)json_object_set_new(out, "left_out", json_integer(left_out));
     return out;
@@ -80,7 +80,7 @@ json_t *rg_links_told(const struct rg_agent *agent, const char *key, bool is_ope
     json_t *links = found ? json_array() : NULL;
     uint32_t n = 0, told = 0;
     for (uint32_t i = 0; i < mirror->n_links && links; i++) {
-        const bool own = strcmp(rg_pool_get_text(mirror->links[i]->value, "user", ""), key) == 0;
+        const bool own = strcmp(rg_json_get_text(mirror->links[i]->value, "user"), key) == 0;
         if ((own || is_operator) && strcmp(mirror->links[i]->id, after) > 0)
             found[n++] = mirror->links[i];
     }

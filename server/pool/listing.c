@@ -28,14 +28,14 @@ static size_t size_of(const json_t *value)
 static json_t *text_json(const json_t *value, const char *name)
 {
     char text[RG_CONTROL_TEXT];
-    snprintf(text, sizeof text, "%s", rg_pool_get_text(value, name, ""));
+    snprintf(text, sizeof text, "%s", rg_json_get_text(value, name));
     rg_printable_clean(text); /* which may have been cut within a character */
     return json_string(text);
 }
 
 static bool is_own(const json_t *value, const char *key, bool is_operator)
 {
-    return is_operator || strcmp(rg_pool_get_text(value, "user", ""), key) == 0;
+    return is_operator || strcmp(rg_json_get_text(value, "user"), key) == 0;
 }
 
 /* Who a list is for. */
@@ -98,8 +98,8 @@ static json_t *requests_json(const struct rg_agent *agent, const char *key, bool
         if (is_own(value, key, is_operator))
             json_array_append_new(out, json_pack("{s:i, s:o, s:I, s:I}", "place", (int)i + 1, "name",
                                                  text_json(value, "name"), "gpus",
-                                                 (json_int_t)rg_pool_get_number(value, "gpus", 0), "since",
-                                                 (json_int_t)rg_pool_get_number(value, "since", 0)));
+                                                 (json_int_t)rg_json_get_number(value, "gpus", 0), "since",
+                                                 (json_int_t)rg_json_get_number(value, "since", 0)));
     }
     return out;
 }
@@ -108,7 +108,7 @@ static json_t *requests_json(const struct rg_agent *agent, const char *key, bool
 static uint64_t expiry(const json_t *value)
 {
     return json_is_true(json_object_get(value, "kept"))
-               ? rg_pool_get_number(value, "since", 0) + rg_pool_get_number(value, "seconds", 0)
+               ? rg_json_get_number(value, "since", 0) + rg_json_get_number(value, "seconds", 0)
                : 0;
 }
 
@@ -120,8 +120,8 @@ static json_t *lease_json(const struct rg_agent *agent, const struct rg_pool_ent
     json_t *out = json_pack("{s:s, s:o, s:b, s:i, s:I, s:I}", "lease", held->id, "name",
                             text_json(value, "name"), "kept", json_is_true(json_object_get(value, "kept")),
                             "gpus", (int)json_array_size(json_object_get(value, "gpus")), "since",
-                            (json_int_t)rg_pool_get_number(value, "since", 0), "seconds",
-                            (json_int_t)rg_pool_get_number(value, "seconds", 0));
+                            (json_int_t)rg_json_get_number(value, "since", 0), "seconds",
+                            (json_int_t)rg_json_get_number(value, "seconds", 0));
     if (out && expiry(value))
         (void)json_object_set_new(out, "expires", json_integer((json_int_t)expiry(value)));
     uint64_t memory;
@@ -133,7 +133,7 @@ static json_t *lease_json(const struct rg_agent *agent, const struct rg_pool_ent
     if (out && gone && whole)
         (void)json_object_set_new(out, "gone", json_integer((json_int_t)gone));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && out; i++)
-        if (*rg_pool_get_text(value, texts[i], ""))
+        if (*rg_json_get_text(value, texts[i]))
             (void)json_object_set_new(out, texts[i], text_json(value, texts[i]));
     return out;
 }

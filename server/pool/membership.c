@@ -179,7 +179,7 @@ static void version_done(void *data, enum rg_status status, const json_t *reply,
 {
     struct rg_agent *agent = data;
     struct rg_membership *membership = &agent->membership;
-    const char *version = rg_pool_get_text(reply, "etcdserver", "");
+    const char *version = rg_json_get_text(reply, "etcdserver");
     unsigned major = 0, minor = 0;
     char text[RG_ETCD_WHY];
     membership->state = RG_MEMBER_OUT;

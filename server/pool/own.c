@@ -75,7 +75,7 @@ void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, 
 /* Whether an agent of the pool holds it for its client, or it needs none. */
 static bool is_held(const struct rg_agent *agent, const json_t *value)
 {
-    const char *holder = rg_pool_get_text(value, "holder", "");
+    const char *holder = rg_json_get_text(value, "holder");
     if (json_is_true(json_object_get(value, "kept")))
         return true;
     for (uint32_t i = 0; i < agent->mirror.n_members; i++)
@@ -104,17 +104,17 @@ static void tell_lease(struct rg_agent *agent, struct rg_own_lease *lease)
     size_t i;
     json_array_foreach(json_object_get(lease->value, "gpus"), i, one)
     {
-        const uint64_t index = rg_pool_get_number(one, "index", RG_DEVICES_MAX);
-        if (strcmp(rg_pool_get_text(one, "server", ""), agent->id) == 0 && index < RG_DEVICES_MAX)
+        const uint64_t index = rg_json_get_number(one, "index", RG_DEVICES_MAX);
+        if (strcmp(rg_json_get_text(one, "server"), agent->id) == 0 && index < RG_DEVICES_MAX)
             out->gpus |= 1ull << index;
     }
     out->lease = strtoull(lease->id, NULL, 16);
-    out->memory = rg_pool_get_number(lease->value, "memory", 0);
+    out->memory = rg_json_get_number(lease->value, "memory", 0);
     out->preempted = lease->preempted = preemption_of(agent, lease);
     out->bearer = json_is_true(json_object_get(lease->value, "bearer"));
-    snprintf(out->key, sizeof out->key, "%s", rg_pool_get_text(lease->value, "user", ""));
-    snprintf(out->name, sizeof out->name, "%s", rg_pool_get_text(lease->value, "name", ""));
-    snprintf(out->job, sizeof out->job, "%s", rg_pool_get_text(lease->value, "job", ""));
+    snprintf(out->key, sizeof out->key, "%s", rg_json_get_text(lease->value, "user"));
+    snprintf(out->name, sizeof out->name, "%s", rg_json_get_text(lease->value, "name"));
+    snprintf(out->job, sizeof out->job, "%s", rg_json_get_text(lease->value, "job"));
     lease->told = true;
     lease->gone_told = false;
     rg_agent_tell(agent, &answer);
@@ -155,7 +155,8 @@ static void take_over(struct rg_agent *agent, const struct rg_pool_member *self)
  */
 static uint64_t patience_ns(const struct rg_pool_entry *held)
 {
-    return *rg_pool_get_text(held->value, "holder", "-") ? ORPHAN_NS : IDLE_NS;
+    const char *holder = json_string_value(json_object_get(held->value, "holder"));
+    return holder && !*holder ? IDLE_NS : ORPHAN_NS;
 }
 
 static bool is_waited_for(const struct rg_own_lease *lease, const struct rg_pool_entry *held)

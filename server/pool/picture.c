@@ -134,7 +134,7 @@ static void add_server(struct rg_picture *picture, const struct rg_pool_member *
 static int32_t priority_of(const json_t *value)
 {
     enum rg_share_priority priority;
-    return rg_share_priority_parse(rg_pool_get_text(value, "priority", ""), &priority)
+    return rg_share_priority_parse(rg_json_get_text(value, "priority"), &priority)
                ? (int32_t)priority - RG_SHARE_PRIORITY_NORMAL
                : 0;
 }
@@ -158,12 +158,12 @@ static void begin_lease(struct rg_picture *picture, const struct rg_pool_mirror 
 {
     const struct rg_pool_entry *held = rg_pool_mirror_lease(mirror, id);
     const struct rg_pool_member *member = picture->members[picture->devices[parts->device].server];
-    const uint64_t since = held ? rg_pool_get_number(held->value, "since", 0) : 0;
-    const uint64_t seconds = held ? rg_pool_get_number(held->value, "seconds", 0) : 0;
+    const uint64_t since = held ? rg_json_get_number(held->value, "since", 0) : 0;
+    const uint64_t seconds = held ? rg_json_get_number(held->value, "seconds", 0) : 0;
     picture->leases[picture->snapshot.n_leases++] =
         (struct rg_pool_lease){.id = id,
-                               .user = held ? rg_pool_get_text(held->value, "user", "") : "",
-                               .project = held ? rg_pool_get_text(held->value, "project", "") : "",
+                               .user = held ? rg_json_get_text(held->value, "user") : "",
+                               .project = held ? rg_json_get_text(held->value, "project") : "",
                                .priority = held ? priority_of(held->value) : 0,
                                .parts = parts,
                                .started = since * SECOND,
@@ -251,26 +251,26 @@ static bool add_request(struct rg_picture *picture, const struct rg_pool_mirror 
         json_string_value(one);
     if (rg_pool_filters_parse(texts, n, &picture->filters[used->filters], why, why_size) != RG_OK)
         return false;
-    const uint64_t seconds = rg_pool_get_number(value, "seconds", 0);
+    const uint64_t seconds = rg_json_get_number(value, "seconds", 0);
     *request = (struct rg_pool_request){.id = id,
-                                        .user = rg_pool_get_text(value, "user", ""),
-                                        .project = rg_pool_get_text(value, "project", ""),
+                                        .user = rg_json_get_text(value, "user"),
+                                        .project = rg_json_get_text(value, "project"),
                                         .priority = priority_of(value),
                                         .spares = !json_is_true(json_object_get(value, "preempts")),
-                                        .n = (uint32_t)rg_pool_get_number(value, "gpus", 1),
-                                        .memory = rg_pool_get_number(value, "memory", 0),
-                                        .fraction = (uint32_t)rg_pool_get_number(value, "fraction", 0),
+                                        .n = (uint32_t)rg_json_get_number(value, "gpus", 1),
+                                        .memory = rg_json_get_number(value, "memory", 0),
+                                        .fraction = (uint32_t)rg_json_get_number(value, "fraction", 0),
                                         .filters = &picture->filters[used->filters],
                                         .n_filters = n,
                                         .devices = &picture->named[used->named],
                                         .n_devices = add_named(picture, value, used->named),
                                         .several_servers = json_is_true(json_object_get(value, "spread")),
                                         .strategy = RG_POOL_AS_POLICY,
-                                        .submitted = rg_pool_get_number(value, "since", 0) * SECOND,
+                                        .submitted = rg_json_get_number(value, "since", 0) * SECOND,
                                         .time_limit = seconds ? seconds * SECOND : RG_POOL_UNKNOWN};
     if (request->n == 0 || request->n > RG_POOL_GPUS_MAX)
         return false;
-    request->links = rg_links_draw(mirror, picture, request->user, rg_pool_get_text(value, "machine", ""));
+    request->links = rg_links_draw(mirror, picture, request->user, rg_json_get_text(value, "machine"));
     request->tolerations = &picture->labels[used->labels];
     request->n_tolerations = add_labels(picture, json_object_get(value, "tolerate"), &used->labels);
     used->filters += n;
@@ -292,7 +292,7 @@ static void add_returning(struct rg_picture *picture, const struct rg_pool_mirro
         const struct rg_pool_gpu *gpu = picture->gpus[part->device];
         for (uint32_t j = 0; j < gpu->n_shares; j++)
             share = strcmp(gpu->shares[j].lease, lease->id) == 0 ? &gpu->shares[j] : share;
-        const uint64_t fraction = rg_pool_get_number(held->value, "fraction", 0);
+        const uint64_t fraction = rg_json_get_number(held->value, "fraction", 0);
         const bool whole = part->memory >= gpu->memory;
         picture->queued[picture->snapshot.n_requests] = NULL;
         picture->requests[picture->snapshot.n_requests++] =
@@ -339,7 +339,7 @@ static void add_accounts(struct rg_picture *picture, const struct rg_pool_mirror
     uint32_t n = 0;
     rg_pool_policy_default(&policy);
     for (uint32_t i = 0; i < mirror->n_usage; i++) {
-        const uint64_t as_of = rg_pool_get_number(mirror->usage[i]->value, "as_of", 0) * SECOND;
+        const uint64_t as_of = rg_json_get_number(mirror->usage[i]->value, "as_of", 0) * SECOND;
         add_used(picture, mirror->usage[i]->value, "users", as_of);
         add_used(picture, mirror->usage[i]->value, "projects", as_of);
         latest = as_of > latest ? as_of : latest;

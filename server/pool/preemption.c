@@ -52,7 +52,7 @@ enum rg_pool_share_state rg_preemption_state(const struct rg_agent *agent, const
     const json_t *one;
     size_t i;
     json_array_foreach(json_object_get(value, "gpus"), i, one) states |=
-        states_of(rg_pool_mirror_member(&agent->mirror, rg_pool_get_text(one, "server", "")), lease);
+        states_of(rg_pool_mirror_member(&agent->mirror, rg_json_get_text(one, "server")), lease);
     return states & 1u << RG_POOL_SHARE_SUSPENDED    ? RG_POOL_SHARE_SUSPENDED
            : states & 1u << RG_POOL_SHARE_SUSPENDING ? RG_POOL_SHARE_SUSPENDING
                                                      : RG_POOL_SHARE_ACTIVE;
@@ -177,7 +177,7 @@ void rg_preemption_propose(struct rg_agent *agent, const struct rg_picture *pict
     json_array_append_new(compare, rg_agent_compare(agent, request->changed, key));
     snprintf(key, sizeof key, "servers/%s", member->id);
     json_array_append_new(compare, rg_agent_compare(agent, member->changed, key));
-    const char *name = rg_pool_get_text(request->value, "name", "");
+    const char *name = rg_json_get_text(request->value, "name");
     rg_info("%u lease%s on %s to be suspended for the request %s of %s", n, n == 1 ? " is" : "s are",
             member->address ? member->address : member->id, request->id, *name ? name : "somebody");
     agent->granting++;

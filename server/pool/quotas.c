@@ -18,7 +18,7 @@ static void count_held(const struct rg_agent *agent, const char *name, const cha
     for (uint32_t i = 0; i < agent->mirror.n_leases && *text; i++) {
         const struct rg_pool_entry *held = agent->mirror.leases[i];
         uint64_t bytes;
-        if (strcmp(rg_pool_get_text(held->value, name, ""), text) != 0 || strcmp(held->id, except) == 0)
+        if (strcmp(rg_json_get_text(held->value, name), text) != 0 || strcmp(held->id, except) == 0)
             continue;
         *gpus += rg_leases_there(agent, held->value, &bytes);
         *memory += bytes < UINT64_MAX - *memory ? bytes : UINT64_MAX - *memory;
@@ -30,14 +30,14 @@ void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struc
     struct rg_agent_answer answer = {.kind = RG_AGENT_JUDGE};
     struct rg_agent_judge *out = &answer.judge;
     const json_t *wanted = ask->request;
-    const char *user = rg_pool_get_text(wanted, "user", ""),
-               *project = rg_pool_get_text(wanted, "project", "");
+    const char *user = rg_json_get_text(wanted, "user"),
+               *project = rg_json_get_text(wanted, "project");
     out->number = ask->number = ++ask->agent->judgements;
     ask->judged = judged;
     ask->state = RG_ASK_JUDGING;
     snprintf(out->key, sizeof out->key, "%s", user);
     snprintf(out->project, sizeof out->project, "%.*s", (int)sizeof out->project - 1, project);
-    snprintf(out->name, sizeof out->name, "%s", rg_pool_get_text(wanted, "name", ""));
+    snprintf(out->name, sizeof out->name, "%s", rg_json_get_text(wanted, "name"));
     snprintf(out->by, sizeof out->by, "%s", ask->name);
     out->lease = strtoull(ask->lease, NULL, 16);
     out->renews = renews;
@@ -45,7 +45,7 @@ void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struc
     out->project_alone = !renews && !json_is_true(json_object_get(wanted, "kept"));
     const json_t *gpus = json_object_get(wanted, "gpus");
     out->gpus = json_is_array(gpus) ? (uint32_t)json_array_size(gpus) : (uint32_t)json_integer_value(gpus);
-    const uint64_t memory = rg_pool_get_number(wanted, "memory", 0);
+    const uint64_t memory = rg_json_get_number(wanted, "memory", 0);
     out->memory = out->gpus && memory > UINT64_MAX / out->gpus ? UINT64_MAX : memory * out->gpus;
     out->uncounted = ask->handed;
     if (!ask->handed) {

@@ -60,7 +60,7 @@ static bool is_ours(struct rg_agent_ask *ask, const json_t *responses)
     json_t *request = rg_agent_value(
         json_object_get(json_object_get(json_array_get(responses, 1), "response_range"), "kvs"),
         &ask->written);
-    bool ours = request && strcmp(rg_pool_get_text(request, "agent", ""), agent->run) == 0;
+    bool ours = request && strcmp(rg_json_get_text(request, "agent"), agent->run) == 0;
     json_decref(request);
     for (uint32_t i = 0; i < agent->n_asks && ours; i++)
         ours = agent->asks[i] == ask || strcmp(agent->asks[i]->id, ask->id) != 0;
@@ -159,7 +159,7 @@ void rg_request_take(struct rg_agent_ask *ask, const json_t *question)
 {
     struct rg_agent *agent = ask->agent;
     const json_t *wait = json_object_get(question, "wait");
-    const uint64_t seconds = rg_pool_get_number(question, "wait", 0);
+    const uint64_t seconds = rg_json_get_number(question, "wait", 0);
     char why[1024] = "";
     if (!rg_wish_read(ask, question, ask->max_gpus))
         return;
@@ -178,7 +178,7 @@ void rg_request_take(struct rg_agent_ask *ask, const json_t *question)
     void (*go)(struct rg_agent_ask *) = ask->handed ? rg_handing_begin : rg_ask_go;
     /* else its sessions are judged, and it lasts as long as they; but what it holds counts to its project from now on */
     if (json_is_true(json_object_get(ask->request, "kept")) ||
-        *rg_pool_get_text(ask->request, "project", "") || ask->priority || agent->settings.rules)
+        *rg_json_get_text(ask->request, "project") || ask->priority || agent->settings.rules)
         rg_quotas_judge(ask, false, go);
     else
         go(ask);

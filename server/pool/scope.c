@@ -199,8 +199,8 @@ static void want(struct wanted *wanted, const char *folder, const char *id)
 static void want_lease(const struct rg_agent *agent, struct wanted *wanted, const char *id)
 {
     const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, id);
-    const char *run = rg_pool_get_text(held ? held->value : NULL, "holder", ""),
-               *server = rg_pool_get_text(held ? held->value : NULL, "holder_server", "");
+    const char *run = rg_json_get_text(held ? held->value : NULL, "holder"),
+               *server = rg_json_get_text(held ? held->value : NULL, "holder_server");
     want(wanted, "leases", id);
     if (!held || !*run || strcmp(run, agent->run) == 0 || json_is_true(json_object_get(held->value, "kept")))
         return;

@@ -63,12 +63,12 @@ static void add_share(const struct rg_agent *agent, struct rg_pool_gpu *gpu, con
             return;
     json_array_foreach(json_object_get(lease, "gpus"), i, one)
     {
-        if (strcmp(rg_pool_get_text(one, "server", ""), agent->id) != 0 ||
-            rg_pool_get_number(one, "index", UINT64_MAX) != gpu->index || gpu->n_shares == RG_POOL_SHARES_MAX)
+        if (strcmp(rg_json_get_text(one, "server"), agent->id) != 0 ||
+            rg_json_get_number(one, "index", UINT64_MAX) != gpu->index || gpu->n_shares == RG_POOL_SHARES_MAX)
             continue;
         struct rg_pool_share *share = &gpu->shares[gpu->n_shares++];
         snprintf(share->lease, sizeof share->lease, "%s", id);
-        share->memory = rg_pool_get_number(one, "memory", gpu->memory);
+        share->memory = rg_json_get_number(one, "memory", gpu->memory);
     }
 }
 
@@ -148,7 +148,7 @@ void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts)
         char key[40];
         if (!value || json_is_true(json_object_get(value, "kept")) ||
             (!held && lease->sessions == 0 && !is_from_before(agent, lease)) ||
-            strcmp(rg_pool_get_text(first, "server", ""), agent->id) != 0)
+            strcmp(rg_json_get_text(first, "server"), agent->id) != 0)
             continue;
         snprintf(key, sizeof key, "leases/%s", lease->id);
         json_array_append_new(compare, rg_agent_compare(agent, held ? held->changed : 0, key));

@@ -91,7 +91,7 @@ static void add_value(struct rg_agent *agent, const json_t *value)
 {
     static const char *const kinds[] = {"users", "projects"};
     struct rg_pool_policy policy;
-    const uint64_t as_of = rg_pool_get_number(value, "as_of", 0) * SECOND, now = now_of(agent);
+    const uint64_t as_of = rg_json_get_number(value, "as_of", 0) * SECOND, now = now_of(agent);
     rg_pool_policy_default(&policy);
     for (int kind = 0; kind < 2; kind++) {
         const char *name;
@@ -157,8 +157,8 @@ static void look_at_rates(struct rg_agent *agent, const struct rg_pool_member *s
                             : MILLIONTHS;
             if (!lease || !lease->value || gpu->shares[j].state == RG_POOL_SHARE_SUSPENDED)
                 continue;
-            add_rate(usage, rg_pool_get_text(lease->value, "user", ""), false, part, most);
-            add_rate(usage, rg_pool_get_text(lease->value, "project", ""), true, part, most);
+            add_rate(usage, rg_json_get_text(lease->value, "user"), false, part, most);
+            add_rate(usage, rg_json_get_text(lease->value, "project"), true, part, most);
         }
     usage->hurried = usage->hurried || usage->n_rates < before;
 }
@@ -237,7 +237,7 @@ static const struct rg_pool_entry *orphan_of(const struct rg_agent *agent)
         if (strcmp(mirror->members[i]->id, agent->id) < 0)
             return NULL; /* another one's to do, when it sees all of the pool */
     for (uint32_t i = 0; i < mirror->n_usage; i++) {
-        const uint64_t as_of = rg_pool_get_number(mirror->usage[i]->value, "as_of", 0);
+        const uint64_t as_of = rg_json_get_number(mirror->usage[i]->value, "as_of", 0);
         if (!rg_pool_mirror_member(mirror, mirror->usage[i]->id) &&
             strcmp(mirror->usage[i]->id, agent->id) != 0 && as_of + ORPHAN_S < (uint64_t)rg_agent_time(agent))
             return mirror->usage[i];

@@ -41,7 +41,7 @@ static json_t *sums_of(const struct rg_agent *agent, const char *kind, const cha
     rg_pool_policy_default(&policy);
     for (uint32_t i = 0; i < agent->mirror.n_usage && sums; i++) {
         const json_t *value = agent->mirror.usage[i]->value;
-        const uint64_t as_of = rg_pool_get_number(value, "as_of", 0) * SECOND;
+        const uint64_t as_of = rg_json_get_number(value, "as_of", 0) * SECOND;
         const char *name;
         json_t *used;
         json_object_foreach(json_object_get(value, kind), name, used)
@@ -95,7 +95,7 @@ static json_t *held_json(const struct rg_agent *agent, const char *key)
     for (uint32_t i = 0; i < agent->mirror.n_leases; i++) {
         const json_t *value = agent->mirror.leases[i]->value;
         uint64_t bytes;
-        if (strcmp(rg_pool_get_text(value, "user", ""), key) != 0)
+        if (strcmp(rg_json_get_text(value, "user"), key) != 0)
             continue;
         leases++;
         gpus += rg_leases_there(agent, value, &bytes);
@@ -107,14 +107,14 @@ static json_t *held_json(const struct rg_agent *agent, const char *key)
 json_t *rg_agent_usage_json(const struct rg_agent *agent, const char *key, bool is_operator,
                             const json_t *question)
 {
-    const char *project = rg_pool_get_text(question, "project", "");
+    const char *project = rg_json_get_text(question, "project");
     struct rg_pool_policy policy;
     bool more = false;
     rg_pool_policy_default(&policy);
     json_t *users = page_of(sums_of(agent, "users", is_operator ? NULL : key),
-                            rg_pool_get_text(question, "users_after", ""), &more),
+                            rg_json_get_text(question, "users_after"), &more),
            *projects = page_of(sums_of(agent, "projects", is_operator ? NULL : project),
-                               rg_pool_get_text(question, "projects_after", ""), &more);
+                               rg_json_get_text(question, "projects_after"), &more);
     return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:b}", "state", "usage", "pool", agent->settings.pool,
                      "half_life", (json_int_t)(policy.half_life / SECOND), "held", held_json(agent, key),
                      "users", users, "projects", projects, "more", (int)more);

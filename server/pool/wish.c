@@ -52,7 +52,7 @@ static bool take_owner(struct rg_agent_ask *ask, const char *user)
 /* False: it was refused. */
 static bool read_owner(struct rg_agent_ask *ask, const json_t *question)
 {
-    const char *user = rg_pool_get_text(question, "user", NULL);
+    const char *user = json_string_value(json_object_get(question, "user"));
     memcpy(ask->owner, ask->key, sizeof ask->owner);
     memcpy(ask->owner_name, ask->name, sizeof ask->owner_name);
     if (!user && !json_object_get(question, "id"))
@@ -76,7 +76,7 @@ static bool read_owner(struct rg_agent_ask *ask, const json_t *question)
 /* It is kept with the lease, told to whoever sees that, and counted by; a session's is cut to this. False: it was refused. */
 static bool check_project(struct rg_agent_ask *ask, const json_t *question)
 {
-    const char *project = rg_pool_get_text(question, "project", "");
+    const char *project = rg_json_get_text(question, "project");
     char clean[RG_CONTROL_TEXT];
     snprintf(clean, sizeof clean, "%s", project);
     rg_printable_clean(clean);
@@ -91,7 +91,7 @@ static bool check_project(struct rg_agent_ask *ask, const json_t *question)
 /* False: it was refused. */
 static bool read_priority(struct rg_agent_ask *ask, const json_t *question)
 {
-    const char *text = rg_pool_get_text(question, "priority", NULL);
+    const char *text = json_string_value(json_object_get(question, "priority"));
     if (!text || rg_share_priority_parse(text, &ask->priority))
         return true;
     rg_ask_refuse_as(ask, "lease-question", "the priority is none of low, normal, high");
@@ -103,7 +103,7 @@ static bool read_priority(struct rg_agent_ask *ask, const json_t *question)
 /* Of request and lease. False: it was refused. */
 static bool read_id(struct rg_agent_ask *ask, const json_t *question)
 {
-    const char *id = rg_pool_get_text(question, "id", "");
+    const char *id = rg_json_get_text(question, "id");
     if (!json_object_get(question, "id")) {
         if (rg_pool_make_id(ask->id))
             return true;
@@ -248,8 +248,8 @@ static json_t *wish_of(const json_t *request)
 
 bool rg_wish_is_same(const json_t *one, const json_t *other)
 {
-    const char *wish = rg_pool_get_text(one, "wish", "");
-    return *wish && strcmp(wish, rg_pool_get_text(other, "wish", "")) == 0;
+    const char *wish = rg_json_get_text(one, "wish");
+    return *wish && strcmp(wish, rg_json_get_text(other, "wish")) == 0;
 }
 
 static json_t *list_of(const json_t *question, const char *name)
@@ -262,7 +262,7 @@ static json_t *list_of(const json_t *question, const char *name)
 static void add_line(json_t *out, const json_t *question, const char *name)
 {
     char line[RG_AGENT_JOB];
-    snprintf(line, sizeof line, "%s", rg_pool_get_text(question, name, ""));
+    snprintf(line, sizeof line, "%s", rg_json_get_text(question, name));
     rg_printable_clean(line);
     if (out && *line)
         (void)json_object_set_new(out, name, json_string(line));
@@ -276,10 +276,10 @@ static json_t *request_json(const struct rg_agent_ask *ask, const json_t *questi
     const bool spread = json_is_true(json_object_get(question, "spread")) || json_array_size(devices) > 0;
     json_t *out =
         json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:b, s:b, s:I, s:I}", "user", ask->owner,
-                  "name", ask->owner_name, "project", rg_pool_get_text(question, "project", ""), "agent",
+                  "name", ask->owner_name, "project", rg_json_get_text(question, "project"), "agent",
                   ask->agent->run, "gpus", (json_int_t)gpus, "memory",
-                  (json_int_t)at_most(rg_pool_get_number(question, "memory", 0), INT64_MAX), "fraction",
-                  (json_int_t)at_most(rg_pool_get_number(question, "fraction", 0), 1000000), "filters",
+                  (json_int_t)at_most(rg_json_get_number(question, "memory", 0), INT64_MAX), "fraction",
+                  (json_int_t)at_most(rg_json_get_number(question, "fraction", 0), 1000000), "filters",
                   list_of(question, "filters"), "devices", devices, "spread", (int)spread, "kept",
                   json_is_true(json_object_get(question, "kept")), "seconds", (json_int_t)seconds, "since",
                   (json_int_t)rg_agent_time(ask->agent));
@@ -303,8 +303,8 @@ bool rg_wish_read(struct rg_agent_ask *ask, const json_t *question, uint32_t max
     const json_t *devices = json_object_get(question, "devices");
     const bool kept = json_is_true(json_object_get(question, "kept"));
     const uint64_t gpus =
-        rg_pool_get_number(question, "gpus", json_array_size(devices) ? json_array_size(devices) : 1);
-    const uint64_t seconds = rg_pool_get_number(question, "seconds", kept ? KEPT_DEFAULT : 0);
+        rg_json_get_number(question, "gpus", json_array_size(devices) ? json_array_size(devices) : 1);
+    const uint64_t seconds = rg_json_get_number(question, "seconds", kept ? KEPT_DEFAULT : 0);
     const uint32_t most = json_object_get(question, "user") ? 0 : max_gpus; /* that is of who asks */
     if (!read_owner(ask, question) || !check_project(ask, question) || !read_priority(ask, question) ||
         !read_id(ask, question) ||

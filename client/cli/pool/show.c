@@ -1,6 +1,7 @@
 /* show.c - what list shows of a pool; see pool.h. What comes of it was written by servers: it is cleaned before it is printed. */
 #include "client/cli/base/output.h"
 #include "client/cli/pool/pool.h"
+#include "common/base/json_value.h"
 #include "common/base/printable.h"
 
 #include <stdio.h>
@@ -10,8 +11,7 @@
 /* A text that came from servers, for a terminal. */
 static const char *text_of(const json_t *object, const char *name, char *out, size_t size)
 {
-    const char *text = json_string_value(json_object_get(object, name));
-    snprintf(out, size, "%s", text ? text : "");
+    snprintf(out, size, "%s", rg_json_get_text(object, name));
     rg_printable_clean(out);
     return out;
 }

@@ -6,6 +6,7 @@
  * happens. One that is silent for longer than it should be was cut off: libcurl's limit ends it.
  */
 #include "common/base/clock.h"
+#include "common/base/json_value.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -45,22 +46,16 @@ struct rg_kube_store {
 
 /* --- what is known ----------------------------------------------------------------------------------------------- */
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
 static void key_of(const json_t *object, char *out, size_t size)
 {
     const json_t *meta = json_object_get(object, "metadata");
-    snprintf(out, size, "%s/%s", text_of(meta, "namespace"), text_of(meta, "name"));
+    snprintf(out, size, "%s/%s", rg_json_get_text(meta, "namespace"), rg_json_get_text(meta, "name"));
 }
 
 /* Versions of one kind of object grow, as is documented since 1.35 and was true of every etcd before. */
 static uint64_t version_of(const json_t *object)
 {
-    return strtoull(text_of(json_object_get(object, "metadata"), "resourceVersion"), NULL, 10);
+    return strtoull(rg_json_get_text(json_object_get(object, "metadata"), "resourceVersion"), NULL, 10);
 }
 
 enum change {
@@ -133,8 +128,8 @@ static enum rg_status list_page(struct rg_kube_store *store, char *path, size_t 
     const json_t *meta = json_object_get(page, "metadata");
     enum rg_status status = add_items(objects, json_object_get(page, "items")) ? RG_OK : RG_ERR_NO_MEMORY;
     char *next =
-        *text_of(meta, "continue") ? curl_easy_escape(kube->curl, text_of(meta, "continue"), 0) : NULL;
-    snprintf(store->version, sizeof store->version, "%s", text_of(meta, "resourceVersion"));
+        *rg_json_get_text(meta, "continue") ? curl_easy_escape(kube->curl, rg_json_get_text(meta, "continue"), 0) : NULL;
+    snprintf(store->version, sizeof store->version, "%s", rg_json_get_text(meta, "resourceVersion"));
     *path = '\0';
     if (next && snprintf(path, room, "%s%climit=%d&continue=%s", store->path,
                          strchr(store->path, '?') ? '&' : '?', PAGE, next) >= (int)room)
@@ -172,13 +167,13 @@ static enum rg_status list(struct rg_kube_store *store, struct rg_kube_failure *
 static bool hear(struct rg_kube_store *store, const char *line, size_t size)
 {
     json_t *event = json_loadb(line, size, 0, NULL);
-    const char *type = text_of(event, "type");
+    const char *type = rg_json_get_text(event, "type");
     const json_t *object = json_object_get(event, "object");
     const bool error = !*type || strcmp(type, "ERROR") == 0;
     if (error) { /* mostly 410: the version is out of the history */
         store->gone = true;
     } else {
-        const char *version = text_of(json_object_get(object, "metadata"), "resourceVersion");
+        const char *version = rg_json_get_text(json_object_get(object, "metadata"), "resourceVersion");
         if (strcmp(type, "BOOKMARK") != 0) {
             change(store, object, strcmp(type, "DELETED") == 0 ? REMOVAL : EVENT);
             store->changed(store->context);

@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *rg_kube_text(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
 static bool has_text(const json_t *array, const char *wanted)
 {
     const json_t *one;
@@ -31,27 +25,27 @@ bool rg_kube_claim_read(const json_t *json, struct rg_kube_claim *out)
         json_object_get(json_object_get(json_object_get(status, "allocation"), "devices"), "results");
     size_t i;
     *out = (struct rg_kube_claim){
-        .uid = rg_kube_text(meta, "uid"),
-        .space = rg_kube_text(meta, "namespace"),
-        .name = rg_kube_text(meta, "name"),
-        .version = rg_kube_text(meta, "resourceVersion"),
-        .noted_devices = rg_kube_text(notes, RG_KUBE_NOTE_DEVICES),
-        .noted_lease = rg_kube_text(notes, RG_KUBE_NOTE_LEASE),
-        .noted_servers = rg_kube_text(notes, RG_KUBE_NOTE_SERVERS),
-        .noted_waiting = rg_kube_text(notes, RG_KUBE_NOTE_WAITING),
+        .uid = rg_json_get_text(meta, "uid"),
+        .space = rg_json_get_text(meta, "namespace"),
+        .name = rg_json_get_text(meta, "name"),
+        .version = rg_json_get_text(meta, "resourceVersion"),
+        .noted_devices = rg_json_get_text(notes, RG_KUBE_NOTE_DEVICES),
+        .noted_lease = rg_json_get_text(notes, RG_KUBE_NOTE_LEASE),
+        .noted_servers = rg_json_get_text(notes, RG_KUBE_NOTE_SERVERS),
+        .noted_waiting = rg_json_get_text(notes, RG_KUBE_NOTE_WAITING),
         .deleting = json_object_get(meta, "deletionTimestamp") != NULL,
         .has_finalizer = has_text(json_object_get(meta, "finalizers"), RG_KUBE_FINALIZER),
         .in_use = json_array_size(json_object_get(status, "reservedFor")) > 0,
     };
     json_array_foreach(results, i, one)
     {
-        if (strcmp(rg_kube_text(one, "driver"), RG_KUBE_DRIVER) != 0)
+        if (strcmp(rg_json_get_text(one, "driver"), RG_KUBE_DRIVER) != 0)
             continue;
         if (out->n_devices == RG_POOL_GPUS_MAX)
             return false;
         out->for_admin |= json_is_true(json_object_get(one, "adminAccess"));
         out->devices[out->n_devices++] = (struct rg_kube_device){
-            rg_kube_text(one, "request"), rg_kube_text(one, "pool"), rg_kube_text(one, "device")};
+            rg_json_get_text(one, "request"), rg_json_get_text(one, "pool"), rg_json_get_text(one, "device")};
     }
     return *out->uid && *out->space && *out->name;
 }

@@ -9,6 +9,7 @@
 #ifndef RG_PLACES_KUBERNETES_CLAIM_CLAIM_H
 #define RG_PLACES_KUBERNETES_CLAIM_CLAIM_H
 
+#include "common/base/json_value.h"
 #include "common/base/limits.h"
 
 #include <jansson.h>
@@ -53,8 +54,5 @@ void rg_kube_lease_id(const char *uid, const char *devices, char out[RG_KUBE_LEA
 bool rg_kube_device_name(const char *uuid, char out[RG_KUBE_DEVICE_NAME]);
 /** And back. False: it is no such name. */
 bool rg_kube_device_uuid(const char *name, char out[RG_KUBE_DEVICE_NAME]);
-
-/** A text within an object, "" where there is none. */
-const char *rg_kube_text(const json_t *object, const char *key);
 
 #endif

@@ -25,7 +25,7 @@ static void forget_what_is_not_shown(struct rg_kube_controller *controller)
         json_array_foreach(json_object_get(server, "gpus"), j, gpu)
             json_array_foreach(json_object_get(gpu, "granted"), k, share)
     {
-        const char *id = rg_kube_text(share, "lease");
+        const char *id = rg_json_get_text(share, "lease");
         if (json_object_get(controller->given_back, id))
             json_object_set_new(shown, id, json_true());
     }

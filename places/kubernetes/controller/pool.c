@@ -61,7 +61,7 @@ static void learn(struct rg_kube_pool *pool, const json_t *servers)
     pool->learnt = calloc(json_array_size(servers) + 1, sizeof *pool->learnt);
     json_array_foreach(servers, i, one)
     {
-        const char *address = rg_kube_text(one, "address");
+        const char *address = rg_json_get_text(one, "address");
         char *copy = pool->learnt && *address ? strdup(address) : NULL;
         if (copy)
             pool->learnt[pool->n_learnt++] = copy;
@@ -122,13 +122,13 @@ static bool are_known(const json_t *known, const json_t *gpus)
 {
     const json_t *gpu;
     size_t i;
-    json_array_foreach(gpus, i, gpu) if (!json_object_get(known, rg_kube_text(gpu, "uuid"))) return false;
+    json_array_foreach(gpus, i, gpu) if (!json_object_get(known, rg_json_get_text(gpu, "uuid"))) return false;
     return known != NULL;
 }
 
 static void add_capabilities(struct rg_kube_pool *pool, const json_t *server)
 {
-    const char *address = rg_kube_text(server, "address");
+    const char *address = rg_json_get_text(server, "address");
     json_t *gpus = json_object_get(server, "gpus"), *gpu;
     size_t i;
     if (!are_known(json_object_get(pool->capabilities, address), gpus)) {
@@ -139,7 +139,7 @@ static void add_capabilities(struct rg_kube_pool *pool, const json_t *server)
     const json_t *known = json_object_get(pool->capabilities, address);
     json_array_foreach(gpus, i, gpu)
     {
-        json_t *version = json_object_get(known, rg_kube_text(gpu, "uuid"));
+        json_t *version = json_object_get(known, rg_json_get_text(gpu, "uuid"));
         if (version)
             json_object_set(gpu, "capability", version);
     }
@@ -154,11 +154,11 @@ static bool list(const char *server, void *data, struct rg_pool_failure *failure
 {
     struct look *look = data;
     look->picture = rg_pool_list(server, NULL, look->timeout_ns, failure);
-    if (!look->picture || !*rg_kube_text(look->picture, "etcd"))
+    if (!look->picture || !*rg_json_get_text(look->picture, "etcd"))
         return look->picture != NULL;
     /* it says what it knew before it was cut off */
     *failure = (struct rg_pool_failure){.status = RG_ERR_UNREACHABLE, .code = "pool-unreachable"};
-    snprintf(failure->why, sizeof failure->why, "%s", rg_kube_text(look->picture, "etcd"));
+    snprintf(failure->why, sizeof failure->why, "%s", rg_json_get_text(look->picture, "etcd"));
     json_decref(look->picture);
     look->picture = NULL;
     return false;

@@ -55,7 +55,7 @@ void rg_kube_slices_publish(struct rg_kube_controller *controller)
     }
     char name[RG_KUBE_DEVICE_NAME];
     struct rg_kube_slice_change *changes;
-    rg_kube_slices_pool_name(rg_kube_text(controller->picture, "pool"), name, sizeof name);
+    rg_kube_slices_pool_name(rg_json_get_text(controller->picture, "pool"), name, sizeof name);
     json_t *existing = values_of(objects);
     json_t *specs = rg_kube_slices_make(controller->picture, name, ours, controller->settings->nodes);
     const size_t n = rg_kube_slices_compare(existing, specs, name, &changes);

@@ -98,12 +98,12 @@ static json_t *quantity(uint64_t bytes)
 static json_t *device(const json_t *server, const json_t *gpu, const char *name)
 {
     json_t *attributes = json_object();
-    add_text(attributes, "model", rg_kube_text(gpu, "name"));
-    add_text(attributes, "uuid", rg_kube_text(gpu, "uuid"));
-    add_text(attributes, "server", rg_kube_text(server, "host"));
-    add_version(attributes, "cudaComputeCapability", rg_kube_text(gpu, "capability"));
-    add_version(attributes, "cudaDriverVersion", rg_kube_text(server, "cuda"));
-    add_version(attributes, "driverVersion", rg_kube_text(server, "driver"));
+    add_text(attributes, "model", rg_json_get_text(gpu, "name"));
+    add_text(attributes, "uuid", rg_json_get_text(gpu, "uuid"));
+    add_text(attributes, "server", rg_json_get_text(server, "host"));
+    add_version(attributes, "cudaComputeCapability", rg_json_get_text(gpu, "capability"));
+    add_version(attributes, "cudaDriverVersion", rg_json_get_text(server, "cuda"));
+    add_version(attributes, "driverVersion", rg_json_get_text(server, "driver"));
     json_object_set_new(attributes, "rdma",
                         json_pack("{s:b}", "bool", json_is_true(json_object_get(server, "rdma"))));
     add_labels(attributes, json_object_get(server, "labels"));
@@ -117,7 +117,7 @@ bool rg_kube_slices_is_ours(const json_t *gpu, const json_t *claimed)
     size_t i;
     json_array_foreach(json_object_get(gpu, "granted"), i, share)
     {
-        const char *lease = rg_kube_text(share, "lease");
+        const char *lease = rg_json_get_text(share, "lease");
         if (*lease && !json_object_get(claimed, lease))
             return false;
     }
@@ -135,7 +135,7 @@ static json_t *devices(const json_t *picture, const json_t *claimed)
     {
         char name[RG_KUBE_DEVICE_NAME];
         if (!json_is_true(json_object_get(server, "draining")) && rg_kube_slices_is_ours(gpu, claimed) &&
-            rg_kube_device_name(rg_kube_text(gpu, "uuid"), name) && !json_object_get(by_name, name))
+            rg_kube_device_name(rg_json_get_text(gpu, "uuid"), name) && !json_object_get(by_name, name))
             json_object_set_new(by_name, name, device(server, gpu, name));
     }
     return by_name;
@@ -215,7 +215,7 @@ static const json_t *find(const json_t *existing, const char *name)
     const json_t *slice;
     size_t i;
     json_array_foreach(existing, i,
-                       slice) if (strcmp(rg_kube_text(json_object_get(slice, "metadata"), "name"), name) ==
+                       slice) if (strcmp(rg_json_get_text(json_object_get(slice, "metadata"), "name"), name) ==
                                   0) return slice;
     return NULL;
 }
@@ -252,7 +252,7 @@ static json_t *whole(const json_t *slice, const json_t *spec, const char *name, 
                      size_t n)
 {
     json_t *copy = json_deep_copy(spec), *pool = json_object_get(copy, "pool");
-    const char *version = rg_kube_text(json_object_get(slice, "metadata"), "resourceVersion");
+    const char *version = rg_json_get_text(json_object_get(slice, "metadata"), "resourceVersion");
     json_object_set_new(pool, "generation", json_integer(generation));
     json_object_set_new(pool, "resourceSliceCount", json_integer((json_int_t)n));
     return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:o}", "apiVersion", "resource.k8s.io/v1", "kind",
@@ -264,8 +264,8 @@ static json_t *whole(const json_t *slice, const json_t *spec, const char *name, 
 static bool can_be_changed(const json_t *slice, const json_t *spec)
 {
     const json_t *there = json_object_get(slice, "spec");
-    return !slice || (strcmp(rg_kube_text(json_object_get(there, "pool"), "name"),
-                             rg_kube_text(json_object_get(spec, "pool"), "name")) == 0 &&
+    return !slice || (strcmp(rg_json_get_text(json_object_get(there, "pool"), "name"),
+                             rg_json_get_text(json_object_get(spec, "pool"), "name")) == 0 &&
                       !json_object_get(there, "allNodes") == !json_object_get(spec, "allNodes"));
 }
 
@@ -292,7 +292,7 @@ size_t rg_kube_slices_compare(const json_t *existing, const json_t *specs, const
     }
     json_array_foreach(existing, i, slice)
     {
-        const char *name = rg_kube_text(json_object_get(slice, "metadata"), "name");
+        const char *name = rg_json_get_text(json_object_get(slice, "metadata"), "name");
         bool stays = false;
         for (size_t j = 0; j < wanted; j++)
             stays |= strcmp((*out)[j].name, name) == 0;

@@ -48,7 +48,7 @@ json_t *rg_kube_prepared_load(const struct rg_kube_places *places, const char *u
 {
     char path[PATH_MAX];
     json_t *kept = kept_path(places, uid, path) ? json_load_file(path, 0, NULL) : NULL;
-    if (kept && strcmp(rg_kube_text(kept, "uid"), uid) == 0)
+    if (kept && strcmp(rg_json_get_text(kept, "uid"), uid) == 0)
         return kept;
     json_decref(kept);
     return NULL;
@@ -81,11 +81,11 @@ static json_t *specification(const struct rg_kube_places *places, const json_t *
     json_t *whole = NULL;
     rg_cdi_init(&spec);
     if (rg_kube_places_add_tree(places, &spec, why, why_size)) {
-        rg_cdi_add_variable(&spec, "REMOTE_GPU_SERVER", rg_kube_text(prepared, "servers"));
+        rg_cdi_add_variable(&spec, "REMOTE_GPU_SERVER", rg_json_get_text(prepared, "servers"));
         for (size_t i = 0; i < places->environment.n; i++)
             rg_cdi_add_assignment(&spec, places->environment.items[i]);
-        whole = rg_cdi_finish_as(&spec, RG_KUBE_CDI_KIND, rg_kube_text(prepared, "uid"), "REMOTE_GPU_LEASE",
-                                 rg_kube_text(prepared, "lease"));
+        whole = rg_cdi_finish_as(&spec, RG_KUBE_CDI_KIND, rg_json_get_text(prepared, "uid"), "REMOTE_GPU_LEASE",
+                                 rg_json_get_text(prepared, "lease"));
         if (!whole)
             rg_explain(why, why_size,
                        "the CDI specification cannot be made: a text is no UTF-8, or there is no memory");
@@ -98,7 +98,7 @@ bool rg_kube_prepared_save(const struct rg_kube_places *places, const json_t *pr
                            size_t why_size)
 {
     char kept[PATH_MAX], cdi[PATH_MAX];
-    const char *uid = rg_kube_text(prepared, "uid");
+    const char *uid = rg_json_get_text(prepared, "uid");
     if (!kept_path(places, uid, kept) || !cdi_path(places, uid, cdi)) {
         rg_explain(why, why_size,
                    "the claim's UID cannot be part of a file's name, or a folder's name is too long");

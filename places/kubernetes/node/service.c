@@ -158,9 +158,9 @@ static bool fill_device(struct rg_grpc_arena *arena, Rg__Dra__Device *out, const
     rg__dra__device__init(out);
     out->request_names = rg_grpc_hold(arena, malloc(sizeof *out->request_names));
     out->cdi_device_ids = rg_grpc_hold(arena, malloc(sizeof *out->cdi_device_ids));
-    out->pool_name = rg_grpc_hold_text(arena, rg_kube_text(device, "pool"));
-    out->device_name = rg_grpc_hold_text(arena, rg_kube_text(device, "device"));
-    char *request = rg_grpc_hold_text(arena, rg_kube_text(device, "request"));
+    out->pool_name = rg_grpc_hold_text(arena, rg_json_get_text(device, "pool"));
+    out->device_name = rg_grpc_hold_text(arena, rg_json_get_text(device, "device"));
+    char *request = rg_grpc_hold_text(arena, rg_json_get_text(device, "request"));
     if (!out->request_names || !out->cdi_device_ids || !out->pool_name || !out->device_name || !request)
         return false;
     out->request_names[0] = request;
@@ -174,7 +174,7 @@ static bool fill_devices(struct rg_grpc_arena *arena, Rg__Dra__Prepared *out, co
     const json_t *devices = json_object_get(prepared, "devices");
     const size_t n = json_array_size(devices);
     char id[sizeof RG_KUBE_CDI_KIND + 70];
-    snprintf(id, sizeof id, RG_KUBE_CDI_KIND "=%s", rg_kube_text(prepared, "uid"));
+    snprintf(id, sizeof id, RG_KUBE_CDI_KIND "=%s", rg_json_get_text(prepared, "uid"));
     char *cdi_id = rg_grpc_hold_text(arena, id);
     out->devices = rg_grpc_hold(arena, calloc(n + 1, sizeof *out->devices));
     for (size_t i = 0; cdi_id && out->devices && i < n; i++) {
@@ -201,7 +201,7 @@ static bool prepare_one(struct rg_kube_node *node, struct rg_grpc_arena *arena, 
     if (prepared) {
         const bool good = fill_devices(arena, value, prepared);
         rg_info("claim %s/%s is prepared: lease %s", claim->space, claim->name,
-                rg_kube_text(prepared, "lease"));
+                rg_json_get_text(prepared, "lease"));
         json_decref(prepared);
         return good;
     }

@@ -14,13 +14,13 @@ json_t *rg_kube_plugin_devices(const json_t *picture, const json_t *ours)
     json_array_foreach(json_object_get(picture, "servers"), i, server)
         json_array_foreach(json_object_get(server, "gpus"), j, gpu)
     {
-        const char *uuid = rg_kube_text(gpu, "uuid");
+        const char *uuid = rg_json_get_text(gpu, "uuid");
         const bool healthy =
             !json_is_true(json_object_get(server, "draining")) && rg_kube_slices_is_ours(gpu, ours);
         if (*uuid && !json_object_get(devices, uuid))
             json_object_set_new(
                 devices, uuid,
-                json_pack("{s:s, s:b}", "server", rg_kube_text(server, "address"), "healthy", (int)healthy));
+                json_pack("{s:s, s:b}", "server", rg_json_get_text(server, "address"), "healthy", (int)healthy));
     }
     return devices;
 }
@@ -29,7 +29,7 @@ json_t *rg_kube_plugin_devices(const json_t *picture, const json_t *ours)
 
 static const char *server_of(const json_t *devices, const char *uuid)
 {
-    return rg_kube_text(json_object_get(devices, uuid), "server");
+    return rg_json_get_text(json_object_get(devices, uuid), "server");
 }
 
 static bool is_among(const char *uuid, const char *const *some, size_t n)

@@ -52,8 +52,8 @@ bool rg_kube_kept_load(struct rg_kube_kept *kept, const char *path, char *why, s
     json_array_foreach(whole, i, one)
     {
         const json_t *devices = json_object_get(one, "devices");
-        if (strlen(rg_kube_text(one, "lease")) == RG_KUBE_LEASE_ID - 1 && json_is_array(devices))
-            good = append(kept, rg_kube_text(one, "lease"), json_deep_copy(devices)) && good;
+        if (strlen(rg_json_get_text(one, "lease")) == RG_KUBE_LEASE_ID - 1 && json_is_array(devices))
+            good = append(kept, rg_json_get_text(one, "lease"), json_deep_copy(devices)) && good;
     }
     json_decref(whole);
     return good;

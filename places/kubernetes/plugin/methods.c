@@ -97,8 +97,8 @@ static bool add_mount(struct rg_grpc_arena *arena, Rg__Plugin__Edits *out, const
     if (!mount)
         return false;
     rg__plugin__mount__init(mount);
-    mount->container_path = rg_grpc_hold_text(arena, rg_kube_text(from, "containerPath"));
-    mount->host_path = rg_grpc_hold_text(arena, rg_kube_text(from, "hostPath"));
+    mount->container_path = rg_grpc_hold_text(arena, rg_json_get_text(from, "containerPath"));
+    mount->host_path = rg_grpc_hold_text(arena, rg_json_get_text(from, "hostPath"));
     mount->read_only = true;
     out->mounts[out->n_mounts++] = mount;
     return mount->container_path && mount->host_path;

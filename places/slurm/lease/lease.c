@@ -10,6 +10,7 @@
 
 #include "client/pool/pool.h"
 #include "common/base/clock.h"
+#include "common/base/json_value.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "places/slurm/ask.h"
@@ -220,16 +221,10 @@ int rg_lease_epilog(const struct rg_lease_settings *settings)
 
 /* --- sweep ------------------------------------------------------------------------------------------------------------ */
 
-static const char *get_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
 /* One lease of this cluster. False: it was said what could not be done. */
 static bool sweep_lease(const struct rg_lease_settings *settings, const json_t *lease, uint32_t number)
 {
-    const char *id = get_text(lease, "lease");
+    const char *id = rg_json_get_text(lease, "lease");
     const struct rg_slurmctld_job job = rg_slurmctld_look(number);
     const int64_t now = (int64_t)time(NULL);
     const uint64_t grace = settings->grace_ns / SECOND;
@@ -278,7 +273,7 @@ int rg_lease_sweep(const struct rg_lease_settings *settings)
     json_array_foreach(json_object_get(pool, "leases"), i, lease)
     {
         uint32_t number;
-        if (rg_slurm_lease_job(settings->cluster, get_text(lease, "lease"), &number))
+        if (rg_slurm_lease_job(settings->cluster, rg_json_get_text(lease, "lease"), &number))
             good = sweep_lease(settings, lease, number) && good;
     }
     json_decref(pool);

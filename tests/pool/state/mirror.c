@@ -58,7 +58,7 @@ Test(pool_mirror, requests_stay_in_the_order_of_their_coming)
     cr_assert_str_eq(mirror.requests[0]->id, A);
     cr_assert_str_eq(mirror.requests[1]->id, B);
     cr_assert_str_eq(mirror.requests[2]->id, C);
-    cr_assert_eq(rg_pool_get_number(mirror.requests[1]->value, "gpus", 0), 2);
+    cr_assert_eq(rg_json_get_number(mirror.requests[1]->value, "gpus", 0), 2);
 }
 
 /* As after a member has lost its etcd lease, and what was bound to it: those who were cut off meanwhile see no more than a new date. */
@@ -218,7 +218,7 @@ Test(pool_mirror, entries_are_found_by_their_ids_whatever_comes_and_goes)
             snprintf(key, sizeof key, "%016x", i * 7 + 1);
             const struct rg_pool_entry *found = rg_pool_mirror_lease(&mirror, key);
             cr_assert_eq(found != NULL, i % 3 != 0);
-            cr_assert(!found || rg_pool_get_number(found->value, "n", 0) == (uint64_t)(i + round));
+            cr_assert(!found || rg_json_get_number(found->value, "n", 0) == (uint64_t)(i + round));
         }
     }
 }
