@@ -24,7 +24,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Appends a file to the texts; the agent, which has other rights, does not open it itself. */
@@ -232,21 +231,10 @@ uint64_t rg_pool_revive(struct rg_pool_process *pool)
 
 void rg_pool_reap(struct rg_pool_process *pool)
 {
-    int end = 0;
-    if (pool->pid == 0)
-        return;
-    const pid_t got = waitpid(pool->pid, &end, WNOHANG);
-    if (got == 0 || (got < 0 && errno == EINTR))
-        return;
-    if (WIFSIGNALED(end))
-        rg_warn("the process that speaks for this server in the pool was ended by signal %d (%s); another "
-                "takes its place, sessions go on",
-                WTERMSIG(end), strsignal(WTERMSIG(end)));
-    else
-        rg_warn("the process that speaks for this server in the pool ended with status %d; another takes its "
-                "place, sessions go on",
-                WEXITSTATUS(end));
-    release(pool);
+    int end;
+    if (pool->pid && rg_process_has_ended(pool->pid, "the process that speaks for this server in the pool",
+                                          "sessions go on", &end))
+        release(pool);
 }
 
 void rg_pool_stop(struct rg_pool_process *pool)

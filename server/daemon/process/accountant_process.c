@@ -151,20 +151,10 @@ uint64_t rg_accountant_revive(struct rg_accountant *accountant)
 
 void rg_accountant_reap(struct rg_accountant *accountant)
 {
-    int end = 0;
-    if (accountant->pid == 0)
+    int end;
+    if (accountant->pid == 0 || !rg_process_has_ended(accountant->pid, "the process that keeps the accounts",
+                                                      "nothing is lost", &end))
         return;
-    const pid_t got = waitpid(accountant->pid, &end, WNOHANG);
-    if (got == 0 || (got < 0 && errno == EINTR))
-        return;
-    if (WIFSIGNALED(end))
-        rg_warn("the process that keeps the accounts was ended by signal %d (%s); another takes its place, "
-                "nothing is lost",
-                WTERMSIG(end), strsignal(WTERMSIG(end)));
-    else
-        rg_warn("the process that keeps the accounts ended with status %d; another takes its place, nothing "
-                "is lost",
-                WEXITSTATUS(end));
     if (WIFEXITED(end) && WEXITSTATUS(end) == RG_ACCOUNTANT_CANNOT)
         accountant->not_before_ns = rg_now_ns() + RG_ACCOUNTANT_LATER_NS;
     release(accountant);

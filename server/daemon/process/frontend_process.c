@@ -166,18 +166,10 @@ void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why)
 
 bool rg_frontend_reap(struct rg_frontend_process *frontend)
 {
-    int end = 0;
-    if (frontend->pid == 0)
+    int end;
+    if (frontend->pid == 0 ||
+        !rg_process_has_ended(frontend->pid, frontend->program->called, frontend->program->lost, &end))
         return false;
-    const pid_t got = waitpid(frontend->pid, &end, WNOHANG);
-    if (got == 0 || (got < 0 && errno == EINTR))
-        return false;
-    if (WIFSIGNALED(end))
-        rg_warn("%s was ended by signal %d (%s); another takes its place, %s", frontend->program->called,
-                WTERMSIG(end), strsignal(WTERMSIG(end)), frontend->program->lost);
-    else
-        rg_warn("%s ended with status %d; another takes its place, %s", frontend->program->called,
-                WEXITSTATUS(end), frontend->program->lost);
     close(frontend->socket);
     frontend->socket = -1;
     frontend->pid = 0;

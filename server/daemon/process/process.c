@@ -7,6 +7,7 @@
 #include "server/daemon/process/process.h"
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,6 +114,19 @@ static bool has_ended(pid_t pid, uint64_t patience_ns, int *end)
             return false;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
+}
+
+bool rg_process_has_ended(pid_t pid, const char *who, const char *lost, int *end)
+{
+    *end = 0;
+    if (!has_ended(pid, 0, end))
+        return false;
+    if (WIFSIGNALED(*end))
+        rg_warn("%s was ended by signal %d (%s); another takes its place, %s", who, WTERMSIG(*end),
+                strsignal(WTERMSIG(*end)), lost);
+    else
+        rg_warn("%s ended with status %d; another takes its place, %s", who, WEXITSTATUS(*end), lost);
+    return true;
 }
 
 bool rg_process_end(pid_t pid, unsigned grace_ms, int *end)

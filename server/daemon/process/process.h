@@ -34,6 +34,12 @@ RG_MUST_CHECK enum rg_status rg_process_start(const struct rg_process *process, 
                                               size_t why_size);
 
 /**
+ * Whether a child that has a successor has ended by itself, which is said: who it was, and what that means for others. *end: waitpid's
+ * status.
+ */
+RG_MUST_CHECK bool rg_process_has_ended(pid_t pid, const char *who, const char *lost, int *end);
+
+/**
  * Waits up to `grace_ms` for a child to end, then kills it and waits a moment more. False: it hangs in the kernel, as a process
  * that uses a GPU's driver may, and there is no waiting for it; another call may find that it has ended. *end: waitpid's status.
  */
