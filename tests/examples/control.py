@@ -2,6 +2,7 @@
 cut its connections, is told apart by the control connection (transport/resumable/resumable.h).
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -17,6 +18,7 @@ import threading
 import time
 
 from expected import expect
+from passage import Passage
 from trial import Server, wait_until
 
 CHECKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "checker.py")
@@ -83,9 +85,7 @@ def states(build, server):
 
 def test_waiting_session(build):
     """A session that waits for its client is listed so, and a server that stops does not wait for it."""
-    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server:
-        between = Between(int(server.address.rsplit(":", 1)[1]))
-
+    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server, Between(server.address) as between:
         def stop(process):
             wait_until(lambda: CONTROLLED in server.log(), WAIT_S)
             between.reset()
@@ -110,52 +110,29 @@ def test_automatic(build):
                    "the session did not end so", result, server.log())
 
 
-class Between:
-    """Passes connections on to `port`, and can reset all at once, as a firewall does that has forgotten them."""
+class Between(Passage):
+    """Can reset all connections at once, as a firewall does that has forgotten them."""
 
-    def __init__(self, port):
-        self.port, self.pairs, self.passes = port, [], threading.Event()
-        self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
-        self.listener.listen(64)
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+    def __init__(self, address):
+        super().__init__(address)
+        self.passes = threading.Event()
         self.passes.set()
-        threading.Thread(target=self.accept, daemon=True).start()
 
-    def accept(self):
+    def accept_one(self):
         """Takes what comes; while nothing passes it stays in the queue."""
-        while True:
-            self.passes.wait()
-            select.select([self.listener], [], [])
-            if not self.passes.is_set():
-                continue
-            near, _ = self.listener.accept()
-            far = socket.create_connection(("127.0.0.1", self.port))
-            self.pairs.append((near, far))
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self.copy, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def copy(source, sink):
-        """One direction, to its end."""
-        try:
-            while data := source.recv(1 << 20):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+        self.passes.wait()
+        select.select([self.listener], [], [])
+        if self.passes.is_set():
+            super().accept_one()
 
     def reset(self):
         """Ends all connections, both ways, by RST; none passes until `passes` is set."""
         self.passes.clear()
-        pairs, self.pairs = self.pairs, []
-        for pair in pairs:
+        for pair in list(self.ends.values()):
             for end in pair:
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                try:  # without an orderly end before it, whoever is inside comes out
+                with contextlib.suppress(OSError):  # without an orderly end before it, whoever is inside comes out
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     disconnect(end)
-                except OSError:
-                    pass
 
 
 def disconnect(end):
@@ -166,8 +143,7 @@ def disconnect(end):
 
 def test_reset_connections(build):
     """All connections of a session are reset by something between; its client, which lives, comes back after 8 s."""
-    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server, tempfile.TemporaryDirectory() as folder:
-        between = Between(int(server.address.rsplit(":", 1)[1]))
+    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server, Between(server.address) as between, tempfile.TemporaryDirectory() as folder:
         stop = os.path.join(folder, "stop")
 
         def cut(_):
@@ -187,8 +163,7 @@ def test_reset_connections(build):
 
 def test_lost_while_interrupted(build):
     """A signal handler that has interrupted a call that waits makes calls itself while the connection is lost: both go on."""
-    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server, tempfile.TemporaryDirectory() as folder:
-        between = Between(int(server.address.rsplit(":", 1)[1]))
+    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server, Between(server.address) as between, tempfile.TemporaryDirectory() as folder:
         files = {name: os.path.join(folder, name) for name in ("HANDLING", "HANDLED")}
 
         def cut(_):

@@ -10,11 +10,11 @@ import os
 import socket
 import sys
 import tempfile
-import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
 
+from passage import Passage  # noqa: E402
 from trial import Build, Server, stop_with_servers, wait_until  # noqa: E402
 
 PROGRAM, WAITS = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("copies.py", "waits.py"))
@@ -28,55 +28,28 @@ def is_peer(data):
     return PEER in data and PEER_SECRET in data
 
 
-class Relay:
-    """A port that leads to a server, for other servers only if it takes them; what each connection sends first is kept. It can be shut."""
+class Relay(Passage):
+    """A port that leads to a server, for other servers only if it takes them; what each connection sends first is kept."""
 
     def __init__(self, stack, target, most=None, takes_peers=True):
-        self.takes_peers = takes_peers
-        host, _, port = target.rpartition("//")[2].rpartition(":")
-        self.target, self.first, self.accepted = (host, int(port)), [], 0
-        self.listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.most, self.peer, self.answered, self.sockets = most, None, False, []
-        stack.callback(lambda: [end.close() for end in self.sockets])
-        threading.Thread(target=self.serve, daemon=True).start()
+        super().__init__(target, most)
+        self.takes_peers, self.first, self.peer, self.answered = takes_peers, [], None, False
+        stack.enter_context(self)
 
-    def serve(self):
-        with contextlib.suppress(OSError):
-            while self.most is None or self.accepted < self.most:
-                client, _ = self.listener.accept()
-                self.accepted += 1
-                server = socket.create_connection(self.target)
-                self.sockets += [client, server]
-                threading.Thread(target=self.pass_on, args=(client, server, True), daemon=True).start()
-                threading.Thread(target=self.pass_on, args=(server, client, False), daemon=True).start()
-        self.listener.close()
+    def take(self, data, passed, upward, connection):
+        if upward and not passed:
+            if is_peer(data) and not self.takes_peers:
+                return None
+            self.first.append(data)
+            self.peer = connection if is_peer(data) else self.peer
+        self.answered |= not upward and connection == self.peer
+        return data
 
     def cut_peer(self):
-        for end in self.peer:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        self.cut(self.peer)
 
     def has_peer(self):
         return any(map(is_peer, self.first))
-
-    def pass_on(self, source, target, keep):
-        with contextlib.suppress(OSError):
-            while True:
-                data = source.recv(1 << 16)
-                if not data:
-                    break
-                if keep and is_peer(data) and not self.takes_peers:
-                    break
-                if keep:
-                    self.first.append(data)
-                    keep = False
-                    if is_peer(data):
-                        self.peer = (source, target)
-                target.sendall(data)
-                self.answered |= self.peer is not None and source is self.peer[1]
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
 
 
 def say(address, data):
@@ -152,7 +125,7 @@ class Peers(unittest.TestCase):
             self.run_on([address or counted.address for address in addresses], count=1,
                         environment=dict(environment, REMOTE_GPU_OPT="-peers"))
             # A relay that takes what a program needs that has no servers connected, and then is not there any more.
-            relay = Relay(self.stack, other.address, counted.accepted)
+            relay = Relay(self.stack, other.address, counted.connections)
             result = self.run_on([address or relay.address for address in addresses], count=1, environment=environment)
             self.check(result, 2, 0)
             self.assertIn(relay.address, result.errors)

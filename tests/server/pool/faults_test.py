@@ -1,56 +1,28 @@
 """What goes on, and what is refused, when members of etcd, servers and agents die or are cut off."""
 
-import contextlib
 import email.utils
 import json
 import os
 import re
 import shutil
 import signal
-import socket
 import sys
-import threading
 import time
 
 from pool_case import BUILD, COMMAND, PROGRAM, SESSION, Etcd, PoolCase, agent_of, child_of, gpu_run, main, run, wait_until
+from passage import Passage  # where pool_case finds it
 
 
-class Away:
-    """An etcd whose clock is so many seconds ahead of this machine's: what it answers says so."""
+class Away(Passage):
+    """Leads to an etcd whose clock is so many seconds ahead of this machine's: what it answers says so."""
 
     def __init__(self, port, seconds):
-        self.etcd, self.seconds, self.listener = port, seconds, socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.serve, daemon=True).start()
+        super().__init__("127.0.0.1:%d" % port)
+        self.seconds = seconds
 
-    def serve(self):
-        while True:
-            try:
-                client = self.listener.accept()[0]
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self.etcd))
-            for source, target, change in ((client, server, lambda data: data), (server, client, self.move)):
-                threading.Thread(target=self.pass_on, args=(source, target, change), daemon=True).start()
-
-    @staticmethod
-    def pass_on(source, target, change):
-        try:
-            while data := source.recv(1 << 20):
-                target.sendall(change(data))
-        except OSError:
-            pass
-        for one in (source, target):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-    def move(self, data):
-        return re.sub(rb"\r\nDate: [^\r]*\r\n",
-                      b"\r\nDate: %s\r\n" % email.utils.formatdate(time.time() + self.seconds, usegmt=True).encode(), data)
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+    def take(self, data, passed, upward, connection):
+        date = email.utils.formatdate(time.time() + self.seconds, usegmt=True).encode()
+        return data if upward else re.sub(rb"\r\nDate: [^\r]*\r\n", b"\r\nDate: %s\r\n" % date, data)
 
 
 class Faults(PoolCase):
@@ -194,8 +166,8 @@ class Faults(PoolCase):
         etcd = self.keep(Etcd())
         for shift, text in ((3600, r"clock is 3(600|599|601) s behind that of etcd .* set the clock"),
                             (-3600, r"clock is 3(600|599|601) s ahead of that of etcd .* set the clock")):
-            away = self.keep(Away(etcd.ports[0], shift))
-            server = self.server("http://127.0.0.1:%d" % away.port)
+            away = self.keep(Away(etcd.ports[0], shift)).__enter__()
+            server = self.server("http://" + away.address)
             wait_until(lambda: re.search(text, server.log()), "the clock is said to be wrong")
             outcome = run(COMMAND, "request", "--json", "-s", server.address, "--for", "100s", "--filter", "server.addr=" + server.address)
             self.assertEqual(outcome.status, 0, outcome)

@@ -1,49 +1,21 @@
 """Where GPUs and servers are: gangs get GPUs that are linked with each other, and clients near servers where they have measured the way."""
 
 import json
-import socket
-import threading
 import time
 
 from pool_case import COMMAND, Etcd, PoolCase, main, run
+from passage import Passage  # where pool_case finds it
 
 FOUR = {"SOFTGPU_TOPOLOGY": "numa=0,0,1,1:nvlink=0,1,0,1:pcie=-,2,2,-"}
 SLOW_S = 0.02
 
 
-class SlowWay:
+class SlowWay(Passage):
     """A port that leads to a server by a long way: whatever arrives goes on later."""
 
-    def __init__(self):
-        self.listener, self.sockets = socket.create_server(("127.0.0.1", 0)), []
-        self.address, self.target = "127.0.0.1:%d" % self.listener.getsockname()[1], None
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-                server = socket.create_connection(self.target)
-            except OSError:
-                return
-            self.sockets += [client, server]
-            for source, sink in ((client, server), (server, client)):
-                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=self.carry, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def carry(source, sink):
-        try:
-            while data := source.recv(1 << 20):
-                time.sleep(SLOW_S)
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    def close(self):
-        for one in [self.listener, *self.sockets]:
-            one.close()
+    def take(self, data, passed, upward, connection):
+        time.sleep(SLOW_S)
+        return data
 
 
 class Topology(PoolCase):
@@ -96,12 +68,11 @@ class Topology(PoolCase):
 
     def test_requests_go_to_near_servers_once_the_way_is_measured(self):
         etcd = self.keep(Etcd())
-        way = self.keep(SlowWay())
+        way = self.keep(SlowWay()).__enter__()
         near = self.server(etcd.urls, gpus=1)
         # what is smaller goes first while nothing is known of the way
         far = self.server(etcd.urls, "--advertise", way.address, gpus=1, environment={"SOFTGPU_MEMORY": "256M"})
-        host, _, port = far.address.rpartition(":")
-        way.target = (host, int(port))
+        way.server = way.place_of(far.address)
         gpus, lease = self.request(near)
         self.assertEqual(gpus, [(way.address, 0)])
         self.assertEqual(run(COMMAND, "release", "-s", near.address, lease).status, 0)
