@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 
-from trial import Failure, Server, call, free_port, name_of, wait_until
+from etcd import Etcd
+from trial import Failure, Server, call, name_of, wait_until
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "security"))
 
@@ -32,7 +33,7 @@ class Pool:
         os.mkdir(self.folder, 0o755)
         authority = Authority(os.path.join(self.folder, "authority"))
         authority.credentials(CREDENTIALS, "containers")
-        self.start_etcd()
+        self.url = self.stack.enter_context(Etcd()).url
         for name, address in NAMES.items():
             call("ip", "address", "add", address + "/32", "dev", "lo")
             with open("/etc/hosts", "a") as hosts:
@@ -48,17 +49,6 @@ class Pool:
 
     def __exit__(self, *_):
         self.stack.close()
-
-    def start_etcd(self):
-        self.url = "http://127.0.0.1:%d" % free_port()
-        peer = "http://127.0.0.1:%d" % free_port()
-        with open(os.path.join(self.folder, "etcd.log"), "w") as log:
-            etcd = subprocess.Popen(
-                ["etcd", "--data-dir", os.path.join(self.folder, "etcd"), "--listen-client-urls", self.url, "--advertise-client-urls",
-                 self.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.stack.callback(etcd.wait)
-        self.stack.callback(etcd.kill)
 
     def log(self):
         """All that servers have said."""
