@@ -27,6 +27,12 @@ class Failure(Exception):
     """Something that makes a trial impossible or failed, in words for the user."""
 
 
+def expect(condition, *what):
+    """Fails with these words, and the whole story of each run among them, unless the condition holds."""
+    if not condition:
+        raise Failure("\n".join(map(str, what)))
+
+
 def stop_with_servers():
     """Makes SIGTERM and SIGHUP end this program as an exit does, so that servers it started end with it."""
 
@@ -79,6 +85,8 @@ class Result:
         """All there is to know, for a failed test's log."""
         return "$ %s\n%s (%.1f s)\n--- stdout\n%s--- stderr\n%s---" % (
             " ".join(self.command), self.describe(), self.seconds, self.output, self.errors)
+
+    __str__ = report
 
 
 def without_progress(errors):
@@ -188,20 +196,23 @@ def name_of(pid):
         return ""
 
 
-def children_of(pid):
-    """The process ids of a process's children."""
+def children_of(pid, name=None):
+    """The process ids of a process's children, or of those called so; zombies are none of them."""
+    return [child for child, state, called in all_children_of(pid) if state != "Z" and name in (None, called)]
+
+
+def all_children_of(pid):
+    """Process id, state and name of each child of a process, zombies included."""
     found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open("/proc/%s/stat" % entry) as file:
-                    # The name, in parentheses, may hold anything; the parent is the second field behind it. A process whose
-                    # first thread has ended is a zombie, but has its files until the others (the 18th field) have, too.
-                    fields = file.read().rpartition(")")[2].split()
-                    if int(fields[1]) == pid and (fields[0] != "Z" or int(fields[17]) > 1):
-                        found.append(int(entry))
-            except (OSError, IndexError):
-                pass
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError), open("/proc/%s/stat" % entry) as file:
+            # The name, in parentheses, may hold anything; the parent is the second field behind it. A process whose
+            # first thread has ended is a zombie, but has its files until the others (the 18th field) have, too.
+            head, _, rest = file.read().rpartition(")")
+            fields = rest.split()
+            if int(fields[1]) == pid:
+                state = "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0]
+                found.append((int(entry), state, head.partition("(")[2]))
     return found
 
 

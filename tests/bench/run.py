@@ -21,17 +21,11 @@ sys.dont_write_bytecode = True
 
 import network  # noqa: E402
 import steps_report  # noqa: E402
-from trial import Build, Failure, Server, stop_with_servers  # noqa: E402
+from trial import Build, Failure, Server, expect, stop_with_servers  # noqa: E402
 
 WAYS = ({}, {"REMOTE_GPU_OPT": "-all"}, {"REMOTE_GPU_FILTER": "delay:oneway=5ms"},
         {"REMOTE_GPU_FILTER": "delay:oneway=5ms", "REMOTE_GPU_OPT": "-all"})
 STEPS = 3
-
-
-def expect(condition, text):
-    """Fails with `text` unless the condition holds."""
-    if not condition:
-        raise Failure(text)
 
 
 def line_of(result):

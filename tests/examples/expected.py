@@ -1,12 +1,6 @@
 """What tests of whole programs expect of a run."""
 
-from trial import Failure, wait_until
-
-
-def expect(condition, what, *results):
-    """Fails with the runs' whole story unless the condition holds."""
-    if not condition:
-        raise Failure("\n".join([what, *(result if isinstance(result, str) else result.report() for result in results)]))
+from trial import expect, wait_until
 
 
 def expect_lost(result, server_log=""):

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from trial import Failure, Result, end_group, read_stats, wait_until
+from trial import Failure, Result, end_group, expect, read_stats, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PORT = 7600
@@ -25,12 +25,6 @@ def skip(why):
     """Ends the program as one that could not be tried."""
     print("skipped: " + why)
     sys.exit(SKIPPED)
-
-
-def expect(condition, what, result=None):
-    """Fails unless `condition` holds."""
-    if not condition:
-        raise Failure(what + ("\n" + result.report() if result else ""))
 
 
 def works(result):

@@ -15,16 +15,10 @@ ROOT = os.path.join(HERE, "..", "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 import network  # noqa: E402
-from trial import Failure, Server, run_case, run_program, wait_until  # noqa: E402
+from trial import Server, expect, run_case, run_program, wait_until  # noqa: E402
 
 PROGRAMS = ("chatty", "pageable", "threads", "events", "modules", "training")
 COUNTED = ("computing", "chatty", "pageable", "modules", "training")  # as many round trips each time
-
-
-def expect(condition, what, *results):
-    """Fails with the runs' whole story unless the condition holds."""
-    if not condition:
-        raise Failure("\n".join([what, *(result.report() for result in results)]))
 
 
 class Trial:

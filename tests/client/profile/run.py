@@ -9,16 +9,10 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "scripts"))
 
-from trial import Failure, Server, run_case, run_program  # noqa: E402
+from trial import Server, expect, run_case, run_program  # noqa: E402
 
 SKIPPED = 77
 DELAY_US = 5000
-
-
-def expect(condition, what, *results):
-    """Fails with the runs' whole story unless the condition holds."""
-    if not condition:
-        raise Failure("\n".join([what, *(result.report() for result in results)]))
 
 
 class Trial:

@@ -3,7 +3,8 @@
 import os
 import subprocess
 
-from machine import Failure, call, wait_until
+from machine import call, wait_until
+from trial import expect  # where machine finds it
 
 # Says how many GPUs there are, and what a session by them gives; stays for as many seconds as it is told.
 PROGRAM = """#!/usr/bin/python3
@@ -30,11 +31,6 @@ for i in range(int(sys.argv[1])):
 """
 LONG = "900"  # seconds that no job takes
 AGAIN = 300  # until slurmctld starts a requeued job, for which it waits two minutes
-
-
-def expect(condition, what, *more):
-    if not condition:
-        raise Failure("%s\n%s" % (what, "\n".join(str(one) for one in more)))
 
 
 def until(condition, what, seconds=60):

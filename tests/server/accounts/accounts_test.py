@@ -20,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "scripts"))
 
 import trial  # noqa: E402
-from trial import Failure  # noqa: E402
+from trial import Failure, children_of, expect  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
 BIN = os.path.join(BUILD, "stage", "bin")
@@ -29,26 +29,9 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
                if not name.startswith(("REMOTE_GPU_", "CUDA_VISIBLE", "SOFTGPU_"))}
 
 
-def expect(good, what, *more):
-    if not good:
-        raise Failure("\n".join(map(str, (what, *more))))
-
-
 def wait_until(condition, seconds, world=None):
     if not trial.wait_until(condition, seconds):
         raise Failure("it did not come within %d s%s" % (seconds, ":\n" + world.log() if world else ""))
-
-
-def children_of(pid, name):
-    """Process ids of its children called so."""
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open("/proc/%s/stat" % entry) as file:
-            head, _, rest = file.read().rpartition(")")
-            fields = rest.split()
-            if int(fields[1]) == pid and head.partition("(")[2] == name and fields[0] != "Z":
-                found.append(int(entry))
-    return found
 
 
 class World:

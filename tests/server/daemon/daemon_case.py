@@ -21,7 +21,8 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
 
 from control_message import SESSION, hello_for  # noqa: E402
-from trial import wait_until  # noqa: E402
+import trial  # noqa: E402
+from trial import all_children_of, wait_until  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 STAGE = os.path.join(BUILD, "stage")
@@ -42,23 +43,7 @@ def children_of(pid):
 
 def frontend_of(daemon):
     """The process id of the daemon's frontend; None: there is none."""
-    found = [pid for pid, state, name in all_children_of(daemon.process.pid) if name == "frontend" and state != "Z"]
-    return found[0] if found else None
-
-
-def all_children_of(pid):
-    """State and command of each child, zombies included."""
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/stat" % entry) as file:
-                head, _, rest = file.read().rpartition(")")
-        except OSError:
-            continue
-        fields = rest.split()
-        if int(fields[1]) == pid:
-            found.append((int(entry), fields[0], head.partition("(")[2]))
-    return found
+    return next(iter(trial.children_of(daemon.process.pid, "frontend")), None)
 
 
 def descriptors_of(pid):

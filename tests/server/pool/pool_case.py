@@ -22,7 +22,7 @@ TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path[:0] = [os.path.join(TESTS, part) for part in ("security", "../scripts")]
 
 from authority import Authority  # noqa: E402
-from trial import stop_at_once, stop_with_servers  # noqa: E402
+from trial import children_of, stop_at_once, stop_with_servers  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 STAGE = os.path.join(BUILD, "stage")
@@ -100,15 +100,7 @@ def agent_of(server):
 
 def child_of(server, program):
     """The process id of a server's process of that name; None: there is none."""
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/stat" % entry) as file:
-                head, _, rest = file.read().rpartition(")")
-        except OSError:
-            continue
-        if head.endswith("(" + program) and int(rest.split()[1]) == server.pid and rest.split()[0] != "Z":
-            return int(entry)
-    return None
+    return next(iter(children_of(server.pid, program)), None)
 
 
 class Etcd:
@@ -173,8 +165,8 @@ class Etcd:
         with self.ask("/v3/kv/range", key=base64_of("none")) as answer:
             return int(json.load(answer)["header"]["revision"])
 
-    def changes(self, since, prefix="/remote-gpu/pools/lab/"):
-        """Keys below a prefix that were written or removed after a revision, in order, as often as they were."""
+    def events(self, since=0, prefix="/remote-gpu/pools/lab/"):
+        """What was written or removed below a prefix after a revision, in order, as often as it was: key, and value ("": removed)."""
         last, found = prefix + "~", []
         self.ask("/v3/kv/put", key=base64_of(last), value=base64_of("{}")).close()
         with self.ask("/v3/watch", create_request={"key": base64_of(prefix), "range_end": base64_of(prefix + "~~"),
@@ -182,10 +174,13 @@ class Etcd:
             for line in answer:
                 for event in json.loads(line)["result"].get("events", ()):
                     key = self.text(event["kv"]["key"])
-                    if key == last and int(event["kv"]["mod_revision"]) > since:
+                    if key == last:
                         return found
-                    found.append(key[len(prefix):])
+                    found.append((key[len(prefix):], self.text(event["kv"].get("value", ""))))
         raise AssertionError("the watch of etcd ended")
+
+    def changes(self, since):
+        return [key for key, _ in self.events(since)]
 
     def restart(self, i):
         self.processes[i] = self.start_member(i)

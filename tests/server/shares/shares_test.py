@@ -14,17 +14,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "scripts"), os.path.join(HERE, "..", "..", "fidelity")]
 
 from suspended import Disturber  # noqa: E402
-from trial import Failure, Server, interpreter_with, run_case, run_program, wait_until  # noqa: E402
+from trial import Failure, Server, expect, interpreter_with, run_case, run_program, wait_until  # noqa: E402
 
 MIB = 1 << 20
 GIB = 1 << 30
 CARD = {"SOFTGPU_MEMORY": "4G", "SOFTGPU_DEVICES": "1"}
 OTHER = dict(CARD, SOFTGPU_BEHAVE="nvidia")  # what holds for drivers that keep no limit by themselves
-
-
-def expect(condition, *what):
-    if not condition:
-        raise Failure("\n".join(str(part) for part in what))
 
 
 class Trial:
