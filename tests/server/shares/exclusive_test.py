@@ -3,19 +3,18 @@
 usage: exclusive_test.py BUILD_FOLDER
 """
 
-import contextlib
 import ctypes
 import json
 import os
 import select
-import subprocess
 import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from trial import Build, Server, end_group, stop_with_servers, wait_until  # noqa: E402
+from session_case import SessionCase, main  # noqa: E402
+from trial import wait_until  # noqa: E402
 
 PROGRAM = """
 import ctypes, sys
@@ -48,53 +47,26 @@ class HeldAtExit:
         self.libc.ptrace(self.DETACH, self.pid, None, None)
 
 
-class Exclusive(unittest.TestCase):
-    def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
+class Exclusive(SessionCase):
+    PROGRAM = (PROGRAM,)
 
     def serve(self, rules=None, devices=2):
         folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-rules-"))
         path = os.path.join(folder, "rules.json")
         with open(path, "w") as file:
             json.dump(rules or {}, file)
-        self.server = self.stack.enter_context(Server(BUILD, arguments=["--rules", path], environment={
-            "SOFTGPU_DEVICES": str(devices), "REMOTE_GPU_LOG": "info"}))
-
-    def command(self, *options):
-        return [BUILD.command, "run", "-s", self.server.address, *options, "--", sys.executable, "-c", PROGRAM]
-
-    def start(self, *options):
-        """A program that runs until it is ended, and how many GPUs it sees."""
-        process = subprocess.Popen(self.command(*options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   start_new_session=True)
-        self.stack.callback(self.end, process)
-        return process, process.stdout.readline().strip()
-
-    @staticmethod
-    def end(process):
-        end_group(process.pid)
-        process.communicate()
-
-    def refused(self, *options):
-        done = subprocess.run(self.command(*options), stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        self.assertNotEqual(done.returncode, 0)
-        return done.stderr
-
-    def listed(self, what="list", *options):
-        return subprocess.run([BUILD.command, what, "-s", self.server.address, *options], capture_output=True, check=True,
-                              text=True).stdout
+        super().serve(["--rules", path], {"SOFTGPU_DEVICES": str(devices)})
 
     def devices(self):
-        return {session["id"]: session["devices"] for session in json.loads(self.listed("list", "--json"))["servers"][0]["sessions"]}
+        return {number: session["devices"] for number, session in self.sessions().items()}
 
     def test_placed_apart(self):
         self.serve()
         alone, count = self.start("-n", "1", "--exclusive")
-        self.assertEqual(count, "1")
+        self.assertEqual(count, 1)
         for _ in range(2):  # others are on the other GPU, and those that want all get what is left
-            self.assertEqual(self.start("-n", "1")[1], "1")
-        self.assertEqual(self.start()[1], "1")
+            self.assertEqual(self.start("-n", "1")[1], 1)
+        self.assertEqual(self.start()[1], 1)
         self.assertEqual(sorted(self.devices().values()), [[0], [1], [1], [1]])
         self.assertIn("alone on its GPUs", self.listed())
         self.assertRegex(self.listed("smi"), r"exclusive[^$]*shared")
@@ -103,7 +75,7 @@ class Exclusive(unittest.TestCase):
         self.assertIn("0 of this server's 2 GPUs are used by nobody", self.refused("-n", "1", "--exclusive"))
         self.end(alone)
         self.assertTrue(wait_until(lambda: 1 not in self.devices(), 60))
-        self.assertEqual(self.start("-n", "2")[1], "2")
+        self.assertEqual(self.start("-n", "2")[1], 2)
         self.assertNotIn("exclusive", self.listed("smi"))
 
     def test_one_after_the_other(self):
@@ -116,9 +88,7 @@ class Exclusive(unittest.TestCase):
             self.addCleanup(held.release)
             self.end(first)
             self.assertTrue(wait_until(held.has_come, 30))
-            second = subprocess.Popen(self.command(*options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                      start_new_session=True)
-            self.stack.callback(self.end, second)
+            second = self.begin(*options)
             self.assertFalse(select.select([second.stdout], [], [], 1)[0])  # neither refused nor begun
             held.release()
             self.assertEqual(second.stdout.readline().strip(), "1")
@@ -140,13 +110,8 @@ class Exclusive(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             file.write(json.dumps({"default": {"mode": "mig"}}))
             file.flush()
-            done = subprocess.run([BUILD.daemon, "--rules", file.name, "--driver", "soft", "--listen", "127.0.0.1:0"],
-                                  capture_output=True, text=True)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn('none of "shared", "turns", "mps" and "exclusive"', done.stderr)
+            self.assertIn('none of "shared", "turns", "mps" and "exclusive"', self.not_started("--rules", file.name))
 
 
 if __name__ == "__main__":
-    stop_with_servers()
-    BUILD = Build(sys.argv[1])
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    main()

@@ -6,21 +6,18 @@ The software device is divided by SOFTGPU_MIG, and its NVML tells of it as NVIDI
 import contextlib
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
 import tempfile
-import unittest
-import urllib.request
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from trial import Build, Server, end_group, stop_with_servers, wait_until  # noqa: E402
+from session_case import BUILD, SessionCase, main  # noqa: E402
+from trial import wait_until  # noqa: E402
 
 MIB = 1 << 20
-DIVIDED = {"SOFTGPU_DEVICES": "2", "SOFTGPU_CORES": "4", "SOFTGPU_MEMORY": "256M", "SOFTGPU_MIG": "0=1:64M,2:128M",
-           "REMOTE_GPU_LOG": "info"}
+DIVIDED = {"SOFTGPU_DEVICES": "2", "SOFTGPU_CORES": "4", "SOFTGPU_MEMORY": "256M", "SOFTGPU_MIG": "0=1:64M,2:128M"}
 PROGRAM = """
 import ctypes, json, sys, uuid
 c = ctypes.CDLL("libcuda.so.1")
@@ -85,45 +82,12 @@ print(json.dumps({"devices": out, "named": describe(named) if named else None}))
 """
 
 
-class Mig(unittest.TestCase):
-    def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
+class Mig(SessionCase):
+    PROGRAM = (PROGRAM,)
 
     def serve(self, arguments=(), **environment):
-        self.server = self.stack.enter_context(Server(BUILD, arguments=list(arguments), environment=dict(DIVIDED, **environment)))
-        self.devices = json.loads(self.listed("--json"))["servers"][0]["devices"]
-
-    def listed(self, *options):
-        return subprocess.run([BUILD.command, "list", "-s", self.server.address, *options], capture_output=True, check=True,
-                              text=True).stdout
-
-    def command(self, *options):
-        return [BUILD.command, "run", "-s", self.server.address, *options, "--", sys.executable, "-c", PROGRAM]
-
-    def start(self, *options, visible=None):
-        """A program that runs until it is ended, and what it saw."""
-        process = subprocess.Popen(self.command(*options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   start_new_session=True, env=self.environment(visible))
-        self.stack.callback(self.end, process)
-        line = process.stdout.readline()
-        self.assertTrue(line, "the program has ended")
-        return process, json.loads(line)
-
-    @staticmethod
-    def environment(visible):
-        return dict(os.environ, **({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}))
-
-    @staticmethod
-    def end(process):
-        end_group(process.pid)
-        process.communicate()
-
-    def refused(self, *options, visible=None):
-        done = subprocess.run(self.command(*options), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              env=self.environment(visible))
-        self.assertNotEqual(done.returncode, 0, done.stdout)
-        return done.stderr
+        super().serve(arguments, dict(DIVIDED, **environment))
+        self.devices = self.inventory()["devices"]
 
     def test_devices(self):
         self.serve(["--http", "127.0.0.1:0"])
@@ -136,12 +100,10 @@ class Mig(unittest.TestCase):
         self.assertEqual((first["mig"]["gpu_instance"], second["mig"]["gpu_instance"]), (1, 2))
         self.assertEqual(len({device["uuid"] for device in self.devices}), 3)
         self.assertRegex(self.listed(), "GPU 2: Software GPU MIG 2c.128mb.*, %s of GPU-" % second["uuid"])
-        port = int(re.search(r"status page at http://[^/ ]+:(\d+)/", self.server.log())[1])
-        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as answer:
-            text = answer.read().decode()
+        text = self.metrics()
         for device in self.devices:
             self.assertIn('UUID="%s"' % device["uuid"], text)
-        self.assertTrue(wait_until(lambda: all(device["memory_free"] for device in json.loads(self.listed("--json"))["servers"][0]["devices"]), 30))
+        self.assertTrue(wait_until(lambda: all(device["memory_free"] for device in self.inventory()["devices"]), 30))
 
     def check(self, seen, device, multiprocessors):
         self.assertEqual(seen, {"count": 1, "multiprocessors": multiprocessors, "name": device["name"],
@@ -157,24 +119,22 @@ class Mig(unittest.TestCase):
         self.check(self.start(visible=second["uuid"])[1], second, 2)
         self.check(self.start(visible=first["uuid"])[1], first, 1)
         self.check(self.start(visible="2")[1], second, 2)
-        shares = json.loads(self.listed("--json"))["servers"][0]["sessions"]
-        self.assertEqual({share["share"]["sharing"] for share in shares}, {"turns"})
+        self.assertEqual({session["share"]["sharing"] for session in self.sessions().values()}, {"turns"})
 
     def test_what_is_kept_of_it(self):
         folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-mig-"))
         path = os.path.join(folder, "counts")
         self.serve(["--state-dir", os.path.join(folder, "state")])
         for device, options in zip(self.devices, ((), ("--exclusive",))):
-            subprocess.run(self.command("--stats=" + path, *options), env=self.environment(device["uuid"]), check=True,
+            subprocess.run(self.run_words("--stats=" + path, *options), env=self.environment(device["uuid"]), check=True,
                            stdin=subprocess.DEVNULL, capture_output=True)
         with open(path) as file:
             counts = [json.loads(line) for line in file]
         self.assertEqual([(one["sharing"], one["mig_instances"]) for one in counts], [("turns", 0), ("exclusive", 1)])
 
         def rows():
-            text = subprocess.run([BUILD.command, "usage", "-s", self.server.address, "--by", "sharing", "--json"],
-                                  capture_output=True, check=True, text=True).stdout
-            return [(row["sharing"], row["mig"], row["sessions"]) for row in json.loads(text)["servers"][0]["rows"]]
+            told = json.loads(self.listed("usage", "--by", "sharing", "--json"))
+            return [(row["sharing"], row["mig"], row["sessions"]) for row in told["servers"][0]["rows"]]
         self.assertTrue(wait_until(lambda: rows() == [("turns", False, 1), ("exclusive", True, 1)], 30), rows())
 
     def test_an_instance_alone(self):
@@ -197,10 +157,7 @@ class Mig(unittest.TestCase):
         named = [self.devices[2]["uuid"], self.devices[0]["uuid"]]
         self.serve(CUDA_VISIBLE_DEVICES=",".join(named))
         self.assertEqual(sorted(device["uuid"] for device in self.devices), sorted(named))
-        done = subprocess.run([BUILD.daemon, "--driver", "soft", "--listen", "127.0.0.1:0"], capture_output=True, text=True,
-                              env=dict(os.environ, CUDA_VISIBLE_DEVICES="1", **DIVIDED))
-        self.assertEqual(done.returncode, 125, done.stderr)
-        self.assertIn("does not say which instances are meant", done.stderr)
+        self.assertIn("does not say which instances are meant", self.not_started(environment={"CUDA_VISIBLE_DEVICES": "1", **DIVIDED}))
 
     def test_all_are_divided(self):
         self.serve(SOFTGPU_DEVICES="1")
@@ -268,6 +225,4 @@ class Mig(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    stop_with_servers()
-    BUILD = Build(sys.argv[1])
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    main()

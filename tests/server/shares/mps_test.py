@@ -6,17 +6,15 @@ Something that answers stands in for NVIDIA's control daemon, which the software
 import contextlib
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
 import tempfile
-import unittest
-import urllib.request
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from trial import Build, Server, end_group, stop_with_servers, wait_until  # noqa: E402
+from session_case import SessionCase, main  # noqa: E402
+from trial import wait_until  # noqa: E402
 
 CORES = 4
 # Each block says on which multiprocessor it is, and takes a while, so that all of them have something to do.
@@ -84,10 +82,11 @@ class Daemon:
         self.socket.close()
 
 
-class Mps(unittest.TestCase):
+class Mps(SessionCase):
+    PROGRAM = (PROGRAM, KERNEL)
+
     def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
+        super().setUp()
         self.folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-mps-"))
         os.chmod(self.folder, 0o755)
         self.pipes = os.path.join(self.folder, "pipes")
@@ -104,50 +103,17 @@ class Mps(unittest.TestCase):
         with open(path, "w") as file:
             json.dump(rules or {}, file)
         own = ["--rules", path, *arguments] + (["--mps", self.pipes] if mps else [])
-        self.server = self.stack.enter_context(Server(BUILD, arguments=own, environment=dict({
-            "SOFTGPU_CORES": str(CORES), "REMOTE_GPU_LOG": "info"}, **(environment or {}))))
+        super().serve(own, {"SOFTGPU_CORES": str(CORES), **(environment or {})})
 
-    def command(self, *options):
-        return [BUILD.command, "run", "-s", self.server.address, *options, "--", sys.executable, "-c", PROGRAM, KERNEL]
-
-    def start(self, *options):
-        """A program that runs until it is ended, and what it saw."""
-        process = subprocess.Popen(self.command(*options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   start_new_session=True)
-        self.stack.callback(self.end, process)
-        line = process.stdout.readline()
-        self.assertTrue(line, "the program has ended")
-        return process, json.loads(line)
-
-    @staticmethod
-    def end(process):
-        end_group(process.pid)
-        process.communicate()
-
-    def refused(self, *options):
-        done = subprocess.run(self.command(*options), stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        self.assertNotEqual(done.returncode, 0, done.stdout)
-        return done.stderr
-
-    def not_started(self, *arguments):
-        done = subprocess.run([BUILD.daemon, "--driver", "soft", "--listen", "127.0.0.1:0", *arguments], capture_output=True,
-                              text=True)
-        self.assertEqual(done.returncode, 125, done.stderr)
-        return done.stderr
-
-    def listed(self, what="list", *options):
-        return subprocess.run([BUILD.command, what, "-s", self.server.address, *options], capture_output=True, check=True,
-                              text=True).stdout
-
-    def sessions(self):
-        return [session["share"] for session in json.loads(self.listed("list", "--json"))["servers"][0]["sessions"]]
+    def shares(self):
+        return [session["share"] for session in self.sessions().values()]
 
     def counted(self, *options):
         """What --stats says of a program that ends at once."""
         path = os.path.join(self.folder, "counts")
         with contextlib.suppress(OSError):
             os.unlink(path)
-        subprocess.run(self.command("--stats=" + path, *options), stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        subprocess.run(self.run_words("--stats=" + path, *options), stdin=subprocess.DEVNULL, capture_output=True, check=True)
         with open(path) as file:
             return json.loads(file.read().splitlines()[0])
 
@@ -181,7 +147,7 @@ class Mps(unittest.TestCase):
         self.assertIn(seen["used"], (1, 2))
         _, seen = self.start("--compute", "0.01")
         self.assertEqual((seen["multiprocessors"], seen["mps"], seen["used"]), (1, 1, 1))
-        self.assertEqual(sorted((share["sharing"], share["compute"]) for share in self.sessions() if share["compute"]),
+        self.assertEqual(sorted((share["sharing"], share["compute"]) for share in self.shares() if share["compute"]),
                          [("mps", 0.01), ("mps", 0.5)])
         text = self.listed()
         self.assertEqual(text.count("shares GPUs by MPS"), 3)
@@ -194,14 +160,14 @@ class Mps(unittest.TestCase):
         for process in (whole, half):
             for _ in range(8):
                 self.assertTrue(process.stdout.readline())
-        for share in self.sessions():
+        for share in self.shares():
             self.assertEqual(share["devices"][0]["throttled_seconds"], 0)
-        self.assertTrue(wait_until(lambda: sum(share["devices"][0]["busy_seconds"] > 0 for share in self.sessions()) == 3, 30))
+        self.assertTrue(wait_until(lambda: sum(share["devices"][0]["busy_seconds"] > 0 for share in self.shares()) == 3, 30))
 
     def test_what_the_user_sees(self):
         self.answer()
         self.serve()
-        done = subprocess.run(self.command("--compute", "25%", "--log", "info"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(self.run_words("--compute", "25%", "--log", "info"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
         self.assertIn("shares GPUs by MPS, at most 25 % of each", done.stderr)
 
     def test_refused(self):
@@ -223,11 +189,11 @@ class Mps(unittest.TestCase):
         self.assertEqual(seen["mps"], 1)
         turns, seen = self.start("-n", "1", "--project", "turns", "--weight", "200")
         self.assertEqual(seen, {"multiprocessors": CORES, "mps": 0, "used": seen["used"]})
-        self.assertEqual({share["sharing"] for share in self.sessions()}, {"mps", "turns"})
+        self.assertEqual({share["sharing"] for share in self.shares()}, {"mps", "turns"})
         self.assertIn("or share theirs by turns", self.refused("-n", "2"))
         self.assertIn("or share theirs by MPS", self.refused("-n", "2", "--project", "turns"))
         self.end(turns)
-        self.assertTrue(wait_until(lambda: len(self.sessions()) == 1, 60))
+        self.assertTrue(wait_until(lambda: len(self.shares()) == 1, 60))
         _, seen = self.start("-n", "2")
         self.assertEqual(seen["mps"], 1)
         self.end(first)
@@ -255,7 +221,7 @@ class Mps(unittest.TestCase):
         self.serve(mps=False, environment={"CUDA_MPS_PIPE_DIRECTORY": self.pipes, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"})
         _, seen = self.start()
         self.assertEqual((seen["multiprocessors"], seen["mps"]), (CORES, 0))
-        self.assertEqual(self.sessions()[0]["sharing"], "turns")
+        self.assertEqual(self.shares()[0]["sharing"], "turns")
         self.assertIn("shares GPUs by turns", self.listed())
 
     def test_warm_workers(self):
@@ -272,14 +238,10 @@ class Mps(unittest.TestCase):
         self.answer()
         self.serve(arguments=["--http", "127.0.0.1:0"])
         self.start()
-        port = int(re.search(r"status page at http://[^/ ]+:(\d+)/", self.server.log())[1])
-        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as answer:
-            text = answer.read().decode()
+        text = self.metrics()
         self.assertRegex(text, r'rgpu_sharing_sessions\{sharing="mps"\} 1')
         self.assertRegex(text, r'rgpu_sharing_sessions\{sharing="turns"\} 0')
 
 
 if __name__ == "__main__":
-    stop_with_servers()
-    BUILD = Build(sys.argv[1])
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    main()

@@ -9,16 +9,15 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from trial import Build, Server, end_group, stop_with_servers, wait_until  # noqa: E402
+from session_case import BUILD, SessionCase, main  # noqa: E402
+from passage import Passage  # noqa: E402
+from trial import Server, end_group, wait_until  # noqa: E402
 
 # Has 1 MiB of device memory, says so, and for each line that it reads whether the memory is what it was.
 PROGRAM = """
@@ -45,8 +44,8 @@ for line in sys.stdin:
 class Program:
     """A program with a session, that is asked by lines."""
 
-    def __init__(self, stack, build, address, *options):
-        self.process = subprocess.Popen([build.command, "run", "-s", address, *options, "--", sys.executable, "-c", PROGRAM],
+    def __init__(self, stack, address, *options):
+        self.process = subprocess.Popen([BUILD.command, "run", "-s", address, *options, "--", sys.executable, "-c", PROGRAM],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         start_new_session=True, text=True)
         stack.callback(self.kill)
@@ -63,30 +62,23 @@ class Program:
         self.process.communicate()
 
 
-class Case(unittest.TestCase):
+class Case(SessionCase):
     """A server with a state folder and 1 GiB of GPU memory."""
 
-    TCP = False
+    PROGRAM, TCP = (PROGRAM,), False
 
     def arguments(self):
         return []
 
     def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
+        super().setUp()
         self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-state-"))
-        self.server = self.stack.enter_context(
-            Server(BUILD, tcp=self.TCP, arguments=["--state-dir", self.state, *self.arguments()],
-                   environment={"SOFTGPU_MEMORY": "1G", "REMOTE_GPU_LOG": "info"}))
+        self.serve(["--state-dir", self.state, *self.arguments()], {"SOFTGPU_MEMORY": "1G"}, tcp=self.TCP)
 
     def start(self, *options):
-        program = Program(self.stack, BUILD, self.server.address, *options)
+        program = Program(self.stack, self.server.address, *options)
         self.assertEqual(program.line(), "ready")
         return program
-
-    def sessions(self):
-        listed = subprocess.run([BUILD.command, "list", "-s", self.server.address, "--json"], capture_output=True, check=True)
-        return {session["id"]: session for session in json.loads(listed.stdout)["servers"][0]["sessions"]}
 
     def state_of(self, session):
         return self.sessions().get(session, {"share": {}})["share"].get("state")
@@ -149,10 +141,7 @@ class Suspension(Case):
 
     def test_memory_is_others(self):
         first = self.start("-m", "700M")
-        refused = subprocess.run([BUILD.command, "run", "-s", self.server.address, "-m", "700M", "--", sys.executable, "-c",
-                                  PROGRAM], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("were asked for", refused.stderr)
+        self.assertIn("were asked for", self.refused("-m", "700M"))
         self.command("suspend", "1")
         second = self.start("-m", "700M")
         second.ask()
@@ -199,47 +188,6 @@ class Suspension(Case):
             self.assertIn("no such session", self.command("suspend", "1", status=1))
 
 
-class Cable:
-    """Connections to a server that can be cut, all at once; new ones go through."""
-
-    def __init__(self, stack, address):
-        self.server = address.rsplit("/", 1)[-1].rsplit(":", 1)
-        self.listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.ends, self.lock = [], threading.Lock()
-        threading.Thread(target=self.accept, daemon=True).start()
-        stack.callback(self.close)
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, server = self.listener.accept()[0], socket.create_connection(self.server)
-                with self.lock:
-                    self.ends += [client, server]
-                for one, other in ((client, server), (server, client)):
-                    threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
-
-    @staticmethod
-    def carry(one, other):
-        with contextlib.suppress(OSError):
-            while data := one.recv(1 << 16):
-                other.sendall(data)
-        for end in (one, other):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def cut(self):
-        with self.lock:
-            for end in self.ends:
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-    def close(self):
-        self.cut()
-        for end in self.ends:
-            end.close()
-
-
 class Grace(Case):
     """Sessions that outlive their connections also while they are suspended."""
 
@@ -249,8 +197,8 @@ class Grace(Case):
         return ["--reconnect-grace", "60"]
 
     def test_connection_is_lost(self):
-        cable = Cable(self.stack, self.server.address)
-        program = Program(self.stack, BUILD, cable.address, "-m", "700M")
+        cable = self.stack.enter_context(Passage(self.server.address))
+        program = Program(self.stack, cable.address, "-m", "700M")
         self.assertEqual(program.line(), "ready")
         for number, asks_first in enumerate((True, False), 1):
             self.command("suspend", "--hold", "1")
@@ -284,12 +232,6 @@ class Preemption(Case):
         with open(rules, "w") as file:
             json.dump(self.RULES, file)
         return ["--rules", rules]
-
-    def refused(self, *options):
-        done = subprocess.run([BUILD.command, "run", "-s", self.server.address, *options, "--", sys.executable, "-c", PROGRAM],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        self.assertNotEqual(done.returncode, 0)
-        return done.stderr
 
     def test_room_for_another(self):
         low = self.start("-m", "700M", "--priority", "low")
@@ -340,6 +282,4 @@ class Preemption(Case):
 
 
 if __name__ == "__main__":
-    stop_with_servers()
-    BUILD = Build(sys.argv[1])
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    main()

@@ -1,6 +1,6 @@
 """Sessions of a server share its GPU by weight and cap, whatever they give it to do: in what the server has measured of each.
 
-usage: turns_test.py STAGE
+usage: turns_test.py BUILD_FOLDER
 
 Nothing here depends on how fast the machine is: what is compared are parts of the time that was charged.
 """
@@ -13,46 +13,19 @@ import subprocess
 import sys
 import tempfile
 import time
-import unittest
 
-STAGE = sys.argv[1]
-del sys.argv[1]
-COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
-LOAD = os.path.join(STAGE, "lib", "remote-gpu", "limits-load")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+
+from session_case import BUILD, SessionCase, main  # noqa: E402
+import trial  # noqa: E402
+
+LOAD = os.path.join(BUILD.lib_dir, "limits-load") if BUILD else ""
 PLACE, READY, TIMES = 64, 1, 8 * 8 * 1024  # client/cli/verify/board.h
 
 
-class Server:
-    def __init__(self, folder):
-        self.address = "unix:" + os.path.join(folder, "socket")
-        self.log = open(os.path.join(folder, "log"), "w+")
-        self.process = subprocess.Popen(
-            [os.path.join(STAGE, "bin", "remote-gpud"), "--listen", self.address, "--driver", "soft",
-             "--state-dir", os.path.join(folder, "state")], stderr=self.log)
-        wait_until(lambda: subprocess.run([COMMAND, "list", "-s", self.address], stdout=subprocess.DEVNULL,
-                                          stderr=subprocess.DEVNULL).returncode == 0)
-
-    def sessions(self):
-        answer = json.loads(subprocess.run([COMMAND, "list", "--json", "-s", self.address], check=True, text=True,
-                                           stdout=subprocess.PIPE).stdout)
-        return answer["servers"][0]["sessions"]
-
-    def end(self):
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
-
-
-def wait_until(good, seconds=60):
-    end = time.monotonic() + seconds
-    while not good():
-        if time.monotonic() > end:
-            raise AssertionError("it did not happen in %d s" % seconds)
-        time.sleep(0.05)
+def wait_until(good):
+    if not trial.wait_until(good, 60, 0.05):
+        raise AssertionError("it did not happen in 60 s")
 
 
 class Loads:
@@ -66,7 +39,7 @@ class Loads:
         with open(path, "r+b") as file:
             self.board = mmap.mmap(file.fileno(), PLACE * 9)
         self.processes = [
-            subprocess.Popen([COMMAND, "run", "-s", server.address, *options, "--", LOAD, path, str(i), work, str(ns)])
+            subprocess.Popen([BUILD.command, "run", "-s", server.address, *options, "--", LOAD, path, str(i), work, str(ns)])
             for i, (options, work, ns) in enumerate(loads)]
 
     def word(self, i, offset, kind="I"):
@@ -89,27 +62,25 @@ class Loads:
                 process.wait()
 
 
-def busy_of(server):
-    """Seconds that were charged, by the work that the program was started for."""
-    busy = {}
-    for session in server.sessions():
-        command = json.dumps(session)
-        for work in ("kernels", "cooperative", "streams", "graphs", "copies", "fills"):
-            if " %s " % work in command:
-                busy[work] = sum(device["busy_seconds"] for device in session["share"]["devices"])
-    return busy
-
-
-class Turns(unittest.TestCase):
+class Turns(SessionCase):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.server = Server(self.folder.name)
-        self.addCleanup(self.server.end)
+        super().setUp()
+        self.folder = self.stack.enter_context(tempfile.TemporaryDirectory())
+        self.serve()
+
+    def busy(self):
+        """Seconds that were charged, by the work that the program was started for."""
+        busy = {}
+        for session in self.sessions().values():
+            command = json.dumps(session)
+            for work in ("kernels", "cooperative", "streams", "graphs", "copies", "fills"):
+                if " %s " % work in command:
+                    busy[work] = sum(device["busy_seconds"] for device in session["share"]["devices"])
+        return busy
 
     def run_loads(self, *loads):
-        running = Loads(self.server, self.folder.name, loads)
-        self.addCleanup(running.end)
+        running = Loads(self.server, self.folder, loads)
+        self.stack.callback(running.end)
         running.start()
         return running
 
@@ -126,18 +97,18 @@ class Turns(unittest.TestCase):
 
     def parts_of_a_period(self, kinds):
         """Of two seconds that are charged in all, the part of each."""
-        before = busy_of(self.server)
-        wait_until(lambda: sum(busy_of(self.server).values()) > sum(before.values()) + 2)
-        after = busy_of(self.server)
+        before = self.busy()
+        wait_until(lambda: sum(self.busy().values()) > sum(before.values()) + 2)
+        after = self.busy()
         charged = {kind: after[kind] - before[kind] for kind in kinds}
         return {kind: charged[kind] / sum(charged.values()) for kind in kinds}
 
     def test_a_cap_is_not_exceeded(self):
         since = time.monotonic()
         loads = self.run_loads((["--compute", "20%"], "graphs", 100000))
-        wait_until(lambda: busy_of(self.server).get("graphs", 0) > 0.2)
+        wait_until(lambda: self.busy().get("graphs", 0) > 0.2)
         time.sleep(1)
-        busy, passed = busy_of(self.server)["graphs"], time.monotonic() - since
+        busy, passed = self.busy()["graphs"], time.monotonic() - since
         self.assertLess(busy, 0.2 * passed + 0.1)
         wait_until(lambda: sum(loads.units()) > 0)
 
@@ -161,7 +132,7 @@ class Turns(unittest.TestCase):
         wait_until(lambda: loads.units()[1] > before + 100)
 
     def test_verify_limits_measures(self):
-        done = subprocess.run([COMMAND, "verify-limits", "--quick", "--json", "-s", self.server.address],
+        done = subprocess.run([BUILD.command, "verify-limits", "--quick", "--json", "-s", self.server.address],
                               stdout=subprocess.PIPE, text=True)
         self.assertIn(done.returncode, (0, 1))  # how near the goals it comes is the machine's affair
         cases = json.loads(done.stdout)["cases"]
@@ -176,11 +147,11 @@ class Turns(unittest.TestCase):
         self.assertEqual(cases[1]["expected"], [25, 75])
 
     def test_verify_limits_says_what_is_wrong(self):
-        done = subprocess.run([COMMAND, "verify-limits", "-s", "unix:/nowhere/1,unix:/nowhere/2"],
+        done = subprocess.run([BUILD.command, "verify-limits", "-s", "unix:/nowhere/1,unix:/nowhere/2"],
                               stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 125)
         self.assertIn("one server", done.stderr)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()
