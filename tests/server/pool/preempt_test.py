@@ -1,7 +1,6 @@
 """Requests of higher priority have leases of lower priority suspended, which come back: with one server and several, whole GPUs, parts and
 gangs, and whatever dies meanwhile. At each revision of etcd's, what is active of a GPU is no more than the GPU has."""
 
-import base64
 import json
 import os
 import shutil
@@ -9,7 +8,7 @@ import signal
 import sys
 import tempfile
 
-from pool_case import COMMAND, Etcd, PoolCase, agent_of, base64_of, gpu_run, main, run, wait_until
+from pool_case import COMMAND, Etcd, PoolCase, agent_of, gpu_run, main, run, wait_until
 
 # A program that has memory of each of its GPUs, and says for each line of its input whether all of that is as it was.
 HOLDER = """
@@ -60,6 +59,11 @@ class PreemptCase(PoolCase):
         holder.process.stdin.write(b"go\n")
         holder.process.stdin.flush()
 
+    def wait_told(self, holder):
+        """Of one that is suspended: its call waits, and it is told. Without a call that is so when its client next gives a sign of life."""
+        self.ask(holder)
+        holder.wait_for(TOLD)
+
     def leases(self, server):
         return {lease["lease"]: lease for lease in self.pool(server)["leases"]}
 
@@ -78,35 +82,31 @@ class PreemptCase(PoolCase):
     def check_back(self, holder):
         """It has its memory, with what was in it."""
         self.ask(holder)
-        holder.wait_for("same")
-        self.assertNotIn("lost", holder.out())
-        self.assertIn("same", holder.finish())
+        said = holder.finish()
+        self.assertIn("same", said)
+        self.assertNotIn("lost", said)
+
+    def check_returns(self, low, high):
+        """One that is still suspended, with a call that waits, comes back when the other one ends."""
+        self.assertNotIn("same", low.out())
+        self.assertIn("works", high.finish())
+        low.wait_for("same")
+        self.check_back(low)
 
     def check_history(self):
         """Whatever etcd had at any time: what was active of a GPU was no more than that has, and no lease had two parts of one."""
-        last = "/remote-gpu/pools/lab/~"
-        self.etcd.ask("/v3/kv/put", key=base64_of(last), value=base64_of("{}")).close()
-        seen = 0
-        with self.etcd.ask("/v3/watch", create_request={"key": base64_of("/remote-gpu/pools/lab/"), "range_end": base64_of(last + "~"),
-                                                        "start_revision": "1"}) as answer:
-            for line in answer:
-                for event in json.loads(line)["result"].get("events", ()):
-                    key = Etcd.text(event["kv"]["key"])
-                    if key == last:
-                        self.assertGreater(seen, 0)
-                        return
-                    if "/gpus/" not in key or "value" not in event["kv"]:
-                        continue
-                    gpu, seen = json.loads(base64.b64decode(event["kv"]["value"])), seen + 1
-                    active = sum(share["memory"] for share in gpu["granted"] if share.get("state") != "suspended")
-                    self.assertLessEqual(active, gpu["memory"], gpu)
-                    self.assertEqual(len({share["lease"] for share in gpu["granted"]}), len(gpu["granted"]), gpu)
+        gpus = [json.loads(value) for key, value in self.etcd.events() if "/gpus/" in key and value]
+        self.assertTrue(gpus)
+        for gpu in gpus:
+            active = sum(share["memory"] for share in gpu["granted"] if share.get("state") != "suspended")
+            self.assertLessEqual(active, gpu["memory"], gpu)
+            self.assertEqual(len({share["lease"] for share in gpu["granted"]}), len(gpu["granted"]), gpu)
 
 
 class Preempt(PreemptCase):
     def test_who_has_a_higher_priority_gets_the_gpu_and_the_other_one_comes_back(self):
         server = self.server()
-        low = self.holder(server, *LOW)
+        low = self.holder(server, *LOW, "--keep-alive=20")  # a sign of life each 5 s
         high = self.running(server, *HIGH).wait_for("begun 1")
         low.wait_for(TOLD)
         self.assertEqual(self.states(server), [["", "suspended"]])
@@ -150,7 +150,7 @@ class Preempt(PreemptCase):
         server = self.server()
         low = self.holder(server, *LOW)
         self.assertIn("works", self.running(server).wait_for("begun 1").finish())
-        low.wait_for(TOLD)
+        self.wait_told(low)
         self.check_back(low)
 
     def test_a_lease_is_spared_for_the_time_that_its_server_says(self):
@@ -207,7 +207,8 @@ class Preempt(PreemptCase):
         stays, goes = self.holder(server, *LOW, words=("share",)), self.holder(server, *LOW)
         high = self.running(server, *HIGH, "-n", "2", "--wait-for=60")
         high.wait_for("could not be suspended for it: it shares memory")
-        goes.wait_for(TOLD)
+        server.wait_for_log("is suspended for one of higher priority")
+        self.wait_told(goes)
         self.check_back(goes)
         self.check_back(stays)
         self.assertIn("works", high.wait_for("begun 2").finish())
@@ -224,12 +225,10 @@ class Preempt(PreemptCase):
         server = self.server()
         low = self.holder(server, *LOW)
         normal = self.holder(server)
-        low.wait_for(TOLD)
+        self.wait_told(low)
         high = self.running(server, *HIGH).wait_for("begun 1")
-        normal.wait_for(TOLD)
+        self.wait_told(normal)
         self.assertEqual(self.states(server), [["", "suspended", "suspended"]])
-        self.ask(normal)
-        self.ask(low)
         self.assertIn("works", high.finish())
         normal.wait_for("same")
         self.assertEqual(self.states(server), [["", "suspended"]])
@@ -260,6 +259,8 @@ class Preempt(PreemptCase):
         first = self.holder(server, *LOW, "-p", "0.4")
         second = self.holder(server, *LOW, "-p", "0.4")
         high = self.running(server, *HIGH, "-p", "0.5").wait_for("begun 1")
+        self.ask(first)
+        self.ask(second)
         wait_until(lambda: TOLD in first.err() + second.err(), "one of them is told")
         self.assertEqual(self.states(server), [["", "", "suspended"]])
         self.assertIn("works", high.finish())
@@ -273,11 +274,10 @@ class Preempt(PreemptCase):
         server = self.server(gpus=2)
         gang = self.holder(server, *LOW, "-n", "2")
         one = self.running(server, *HIGH).wait_for("begun 1")
-        gang.wait_for(TOLD)
+        self.wait_told(gang)
         self.assertEqual(sorted(self.states(server)), [["", "suspended"], ["suspended"]])
         self.assert_refused(gpu_run(server, *LOW), r"is kept for a request", r"\[lease-not-free\]")
         other = self.holder(server)  # what is left is others' meanwhile, of a higher priority
-        self.ask(gang)
         self.assertIn("works", one.finish())
         self.check_back(other)
         gang.wait_for("same")
@@ -286,7 +286,7 @@ class Preempt(PreemptCase):
         singles = [self.holder(server, *LOW) for _ in range(2)]
         two = self.running(server, *HIGH, "-n", "2").wait_for("begun 2")
         for single in singles:
-            single.wait_for(TOLD)
+            self.wait_told(single)
         self.assertEqual(self.states(server), [["", "suspended"], ["", "suspended"]])
         self.assertIn("works", two.finish())
         for single in singles:
@@ -299,7 +299,7 @@ class Preempt(PreemptCase):
         wait_until(lambda: len(self.pool(south)["servers"]) == 2, "both are in the pool")
         low = self.holder(south, *LOW, "--filter", "labels.room=north")
         high = self.running(south, *HIGH, "--filter", "labels.room=north").wait_for("begun 1")
-        low.wait_for(TOLD)
+        self.wait_told(low)
         self.assertIn("works", high.finish())
         self.check_back(low)
         self.wait_free(south, 2)
@@ -325,8 +325,7 @@ class Deaths(PreemptCase):
         wait_until(lambda: len(self.pool(asked)["servers"]) == 2, "both are in the pool")
         low = self.holder(granted, *LOW, "--filter", "labels.room=north")
         high = self.running(asked, *HIGH, "--filter", "labels.room=north").wait_for("begun 1")
-        low.wait_for(TOLD)
-        self.ask(low)
+        self.wait_told(low)
         return granted, asked, low, high
 
     def test_the_client_that_has_the_gpu(self):
@@ -355,9 +354,7 @@ class Deaths(PreemptCase):
         granted, asked, low, high = self.pair()
         asked.process.kill()
         asked.process.wait()
-        self.assertIn("works", high.finish())
-        low.wait_for("same")
-        self.check_back(low)
+        self.check_returns(low, high)
         wait_until(lambda: self.states(granted) == [[]], "all is free")
         self.check_history()
 
@@ -389,10 +386,7 @@ class Deaths(PreemptCase):
             wait_until(lambda s=server, b=before: agent_of(s.process) not in (None, b), "another agent is there")
             server.wait_for_log("in the pool lab as", 2)
         wait_until(lambda: sorted(self.states(asked)) == [[], ["", "suspended"]], "all is as it was")
-        self.assertNotIn("same", low.out())
-        self.assertIn("works", high.finish())
-        low.wait_for("same")
-        self.check_back(low)
+        self.check_returns(low, high)
         self.check_history()
 
     def test_the_agent_while_a_lease_is_being_suspended(self):
@@ -402,7 +396,7 @@ class Deaths(PreemptCase):
         wait_until(lambda: self.states(server) != [[""]], "it is being suspended")
         os.kill(server.agent() or 0x7ffffff, signal.SIGKILL)
         high.wait_for("begun 1")
-        low.wait_for(TOLD)
+        self.wait_told(low)
         self.assertIn("works", high.finish())
         self.check_back(low)
         self.check_history()
@@ -429,10 +423,7 @@ class Deaths(PreemptCase):
             os.kill(granted.agent(), signal.SIGCONT)
         granted.wait_for_log("in the pool lab as", 2)
         wait_until(lambda: sorted(self.states(asked)) == [[], ["", "suspended"]], "all is as it was")
-        self.assertNotIn("same", low.out())
-        self.assertIn("works", high.finish())
-        low.wait_for("same")
-        self.check_back(low)
+        self.check_returns(low, high)
         self.check_history()
 
     def test_etcd_is_restored_from_a_backup_of_before(self):
@@ -445,8 +436,7 @@ class Deaths(PreemptCase):
         self.etcd.restart(0)
         wait_until(self.etcd.is_up, "etcd is back")
         high = self.running(server, *HIGH, "--wait-for=60").wait_for("begun 1")
-        low.wait_for(TOLD)
-        self.ask(low)
+        self.wait_told(low)
         self.etcd.kill()
         shutil.rmtree(data)
         shutil.move(data + ".backup", data)
@@ -455,10 +445,7 @@ class Deaths(PreemptCase):
         server.wait_for_log("has another past than before, as when")
         wait_until(lambda: "in the pool lab as" in server.log().rpartition("another past")[2], "the server is in the pool again")
         self.wait_states(server, ["", "suspended"])
-        self.assertNotIn("same", low.out())
-        self.assertIn("works", high.finish())
-        low.wait_for("same")
-        self.check_back(low)
+        self.check_returns(low, high)
 
 
 if __name__ == "__main__":
