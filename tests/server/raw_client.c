@@ -23,20 +23,27 @@ void load_driver(const char *path)
     CHECK(rg_driver.cuInit(0) == CUDA_SUCCESS);
 }
 
-struct client *client_create_with(bool timed, void (*change)(struct rg_transport_ops *ops))
+struct rg_conn *connect_here(bool bulk, struct rg_conn **theirs)
 {
     static int number;
     char name[64];
     snprintf(name, sizeof name, "mem:worker-test-%d", number++);
-    const struct rg_transport_options options = {.filters = ""};
+    const struct rg_transport_options options = {.filters = "", .bulk = bulk};
     struct rg_listener *listener;
+    struct rg_conn *ours;
+    CHECK(rg_transport_listen(name, &options, NULL, 0, &listener) == RG_OK);
+    CHECK(rg_transport_connect(name, &options, NULL, 0, &ours) == RG_OK);
+    CHECK(rg_listener_accept(listener, 1000, theirs) == RG_OK);
+    rg_listener_destroy(listener);
+    return ours;
+}
+
+struct client *client_create_with(bool timed, void (*change)(struct rg_transport_ops *ops))
+{
     struct rg_conn *theirs;
     struct client *c = calloc(1, sizeof *c);
     CHECK(c);
-    CHECK(rg_transport_listen(name, &options, NULL, 0, &listener) == RG_OK);
-    CHECK(rg_transport_connect(name, &options, NULL, 0, &c->conn) == RG_OK);
-    CHECK(rg_listener_accept(listener, 1000, &theirs) == RG_OK);
-    rg_listener_destroy(listener);
+    c->conn = connect_here(false, &theirs);
     c->ops = *theirs->ops;
     if (change)
         change(&c->ops);

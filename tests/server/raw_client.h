@@ -45,6 +45,8 @@ struct client {
 /** Makes a library the driver of workers here, and initialises it. */
 void load_driver(const char *path);
 
+/** A connection within this process: returns one end, and the other in *theirs. */
+struct rg_conn *connect_here(bool bulk, struct rg_conn **theirs);
 /** Starts a worker and its client. */
 struct client *client_create(void);
 /**

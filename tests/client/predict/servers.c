@@ -1,32 +1,13 @@
 /* servers.c - what made-up programs of two servers take over other links between these, of which that can be said by hand. */
-#include "client/predict/simulate.h"
-#include "tests/client/predict/build_trace.h"
-
-#include <criterion/criterion.h>
+#include "tests/client/predict/subject.h"
 
 enum { STEPS = 10, KERNEL_NS = 200000 };
 
-struct subject {
-    struct built built;
-    struct rg_trace trace;
-    struct rg_model model;
-};
-
 static void make(struct subject *subject, enum between between, uint64_t bytes)
 {
-    char why[200] = "";
     *subject = (struct subject){0};
     build_servers(&subject->built, STEPS, between, KERNEL_NS, bytes);
-    cr_assert_eq(rg_trace_parse(subject->built.data, subject->built.size, &subject->trace, why, sizeof why),
-                 RG_OK, "%s", why);
-    cr_assert_eq(rg_model_make(&subject->trace, &subject->model), RG_OK);
-}
-
-static void discard(struct subject *subject)
-{
-    rg_model_free(&subject->model);
-    rg_trace_free(&subject->trace);
-    free_built(&subject->built);
+    read_built(subject);
 }
 
 static uint64_t over(const struct subject *subject, uint64_t oneway_ns, uint64_t rate)
@@ -36,13 +17,6 @@ static uint64_t over(const struct subject *subject, uint64_t oneway_ns, uint64_t
     struct rg_outcome outcome;
     cr_assert_eq(rg_simulate(&subject->model, &wire, 0, &outcome), RG_OK);
     return outcome.ns;
-}
-
-static void near(uint64_t found, uint64_t wanted, uint64_t tolerance, const char *what)
-{
-    const uint64_t difference = found > wanted ? found - wanted : wanted - found;
-    cr_assert_leq(difference, tolerance, "%s: %llu instead of %llu", what, (unsigned long long)found,
-                  (unsigned long long)wanted);
 }
 
 Test(servers, recorded_link_gives_recorded_time)

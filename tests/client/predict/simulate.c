@@ -1,32 +1,13 @@
 /* simulate.c - what a made-up program takes over networks of which that can be said by hand. */
-#include "client/predict/simulate.h"
-#include "tests/client/predict/build_trace.h"
-
-#include <criterion/criterion.h>
+#include "tests/client/predict/subject.h"
 
 #define STEPS 10
 
-struct subject {
-    struct built built;
-    struct rg_trace trace;
-    struct rg_model model;
-};
-
 static void make(struct subject *subject, unsigned launches, uint64_t kernel_ns, uint64_t bulk)
 {
-    char why[200] = "";
     *subject = (struct subject){0};
     build_steps(&subject->built, STEPS, launches, kernel_ns, bulk);
-    cr_assert_eq(rg_trace_parse(subject->built.data, subject->built.size, &subject->trace, why, sizeof why),
-                 RG_OK, "%s", why);
-    cr_assert_eq(rg_model_make(&subject->trace, &subject->model), RG_OK);
-}
-
-static void discard(struct subject *subject)
-{
-    rg_model_free(&subject->model);
-    rg_trace_free(&subject->trace);
-    free_built(&subject->built);
+    read_built(subject);
 }
 
 static struct rg_outcome over(const struct subject *subject, uint64_t oneway_ns, uint64_t rate, uint64_t off)
@@ -35,13 +16,6 @@ static struct rg_outcome over(const struct subject *subject, uint64_t oneway_ns,
     struct rg_outcome outcome;
     cr_assert_eq(rg_simulate(&subject->model, &wire, off, &outcome), RG_OK);
     return outcome;
-}
-
-static void near(uint64_t found, uint64_t wanted, uint64_t tolerance, const char *what)
-{
-    const uint64_t difference = found > wanted ? found - wanted : wanted - found;
-    cr_assert_leq(difference, tolerance, "%s: %llu instead of %llu", what, (unsigned long long)found,
-                  (unsigned long long)wanted);
 }
 
 Test(simulate, recorded_network_gives_recorded_time)

@@ -4,9 +4,8 @@
  */
 #include "server/peers/upgrade.h"
 
-#include "tests/check.h"
+#include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
-#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/topology/rails.h"
 
@@ -20,13 +19,8 @@ struct ends {
 
 static struct ends ends_open(void)
 {
-    const struct rg_transport_options options = {.filters = ""};
-    struct rg_listener *listener;
     struct ends ends;
-    CHECK(rg_transport_listen("mem:peer-upgrade", &options, NULL, 0, &listener) == RG_OK);
-    CHECK(rg_transport_connect("mem:peer-upgrade", &options, NULL, 0, &ends.there) == RG_OK);
-    CHECK(rg_listener_accept(listener, SOON_MS, &ends.here) == RG_OK);
-    rg_listener_destroy(listener);
+    ends.there = connect_here(false, &ends.here);
     return ends;
 }
 
