@@ -155,27 +155,26 @@ static uint64_t pattern_word(uint64_t seed, uint64_t index)
 void pattern_fill(void *data, size_t size, uint64_t seed)
 {
     unsigned char *cur = data;
-    for (uint64_t i = 0; size > 0; i++) {
-        uint64_t word = pattern_word(seed, i);
-        size_t n = size < sizeof word ? size : sizeof word;
-        memcpy(cur, &word, n);
-        cur += n;
-        size -= n;
+    uint64_t word, i = 0;
+    for (; size >= sizeof word; cur += sizeof word, size -= sizeof word) {
+        word = pattern_word(seed, i++);
+        memcpy(cur, &word, sizeof word);
     }
+    word = pattern_word(seed, i);
+    memcpy(cur, &word, size);
 }
 
 bool pattern_matches(const void *data, size_t size, uint64_t seed)
 {
     const unsigned char *cur = data;
-    for (uint64_t i = 0; size > 0; i++) {
-        uint64_t word = pattern_word(seed, i);
-        size_t n = size < sizeof word ? size : sizeof word;
-        if (memcmp(cur, &word, n) != 0)
+    uint64_t word, i = 0;
+    for (; size >= sizeof word; cur += sizeof word, size -= sizeof word) {
+        word = pattern_word(seed, i++);
+        if (memcmp(cur, &word, sizeof word) != 0)
             return false;
-        cur += n;
-        size -= n;
     }
-    return true;
+    word = pattern_word(seed, i);
+    return memcmp(cur, &word, size) == 0;
 }
 
 enum rg_status send_bytes(struct rg_conn *conn, const void *msg, size_t msg_size, const void *bulk,
