@@ -72,7 +72,8 @@ static json_t *hear(struct rg_pool_talk *talk, const char *server, const struct 
         if (answer && strcmp(state, "refused") != 0)
             return answer;
         if (answer)
-            fail(failure, RG_ERR_REFUSED, rg_json_get_text(answer, "code"), "%s", rg_json_get_text(answer, "why"));
+            fail(failure, RG_ERR_REFUSED, rg_json_get_text(answer, "code"), "%s",
+                 rg_json_get_text(answer, "why"));
         else if (status == RG_ERR_REFUSED)
             fail(failure, status, "", "the server %s refused: %s", server, why);
         else
@@ -135,8 +136,9 @@ static bool check_grant(const char *server, const json_t *answer)
     const char *hold = rg_json_get_text(answer, "hold");
     const json_t *gpus = json_object_get(answer, "gpus"), *gpu;
     size_t i;
-    json_array_foreach(gpus, i, gpu) if (!*rg_json_get_text(gpu, "server") ||
-                                         !rg_pool_may_lead(server, rg_json_get_text(gpu, "address"))) return false;
+    json_array_foreach(gpus, i,
+                       gpu) if (!*rg_json_get_text(gpu, "server") ||
+                                !rg_pool_may_lead(server, rg_json_get_text(gpu, "address"))) return false;
     return is_id(rg_json_get_text(answer, "lease")) && (!*hold || is_id(hold)) && json_array_size(gpus) > 0 &&
            json_array_size(gpus) <= RG_POOL_GPUS_MAX;
 }
@@ -170,7 +172,8 @@ static bool read_grant(const char *asked, const json_t *answer, struct rg_pool_l
         const bool first = strcmp(server, last) != 0;
         snprintf(index, sizeof index, "%lld", (long long)json_integer_value(json_object_get(gpu, "index")));
         if (first)
-            good = good && append(&out->servers, out->n_servers++ ? "," : "", rg_json_get_text(gpu, "address"));
+            good =
+                good && append(&out->servers, out->n_servers++ ? "," : "", rg_json_get_text(gpu, "address"));
         good = good && append(&out->variable, first ? "/" : ",", index);
         last = server;
         out->n_gpus++;

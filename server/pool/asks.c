@@ -40,14 +40,14 @@ static void list(struct rg_agent_ask *ask, const json_t *question)
 
 static void list_leases(struct rg_agent_ask *ask, const json_t *question)
 {
-    rg_ask_answer(ask, rg_listing_leases(ask->agent, ask->key, ask->is_operator,
-                                         rg_json_get_text(question, "after")));
+    rg_ask_answer(
+        ask, rg_listing_leases(ask->agent, ask->key, ask->is_operator, rg_json_get_text(question, "after")));
 }
 
 static void list_links(struct rg_agent_ask *ask, const json_t *question)
 {
-    rg_ask_answer(
-        ask, rg_links_told(ask->agent, ask->key, ask->is_operator, rg_json_get_text(question, "after")));
+    rg_ask_answer(ask,
+                  rg_links_told(ask->agent, ask->key, ask->is_operator, rg_json_get_text(question, "after")));
 }
 
 static void usage(struct rg_agent_ask *ask, const json_t *question)

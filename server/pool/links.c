@@ -166,8 +166,7 @@ void rg_links_take(struct rg_agent_ask *ask, const json_t *question)
         return;
     }
     ask->changed = before ? before->changed : 0;
-    ask->etcd_lease_before =
-        before ? strtoll(rg_json_get_text(before->value, "etcd_lease"), NULL, 10) : 0;
+    ask->etcd_lease_before = before ? strtoll(rg_json_get_text(before->value, "etcd_lease"), NULL, 10) : 0;
     ask->request = json_pack("{s:s, s:s, s:I, s:o}", "user", ask->key, "machine", machine, "as_of",
                              (json_int_t)rg_agent_time(agent), "servers", servers);
     rg_etcd_call(agent->etcd, "/v3/lease/grant", json_pack("{s:o}", "TTL", rg_etcd_number(KEPT_S)), timed,

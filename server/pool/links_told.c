@@ -59,9 +59,9 @@ static json_t *machine_json(const struct rg_agent *agent, const struct rg_pool_e
     json_t *servers =
         servers_json(agent, json_object_get(entry->value, "servers"), PAGE_SIZE - 2048u, &left_out);
     json_t *out =
-        json_pack("{s:o, s:o, s:I, s:o}", "machine",
-                  clean_text(rg_json_get_text(entry->value, "machine")), "name", clean_text(name),
-                  "measured", (json_int_t)rg_json_get_number(entry->value, "as_of", 0), "servers", servers);
+        json_pack("{s:o, s:o, s:I, s:o}", "machine", clean_text(rg_json_get_text(entry->value, "machine")),
+                  "name", clean_text(name), "measured",
+                  (json_int_t)rg_json_get_number(entry->value, "as_of", 0), "servers", servers);
     if (out && left_out)
         (void)json_object_set_new(out, "left_out", json_integer(left_out));
     return out;

@@ -30,8 +30,7 @@ void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struc
     struct rg_agent_answer answer = {.kind = RG_AGENT_JUDGE};
     struct rg_agent_judge *out = &answer.judge;
     const json_t *wanted = ask->request;
-    const char *user = rg_json_get_text(wanted, "user"),
-               *project = rg_json_get_text(wanted, "project");
+    const char *user = rg_json_get_text(wanted, "user"), *project = rg_json_get_text(wanted, "project");
     out->number = ask->number = ++ask->agent->judgements;
     ask->judged = judged;
     ask->state = RG_ASK_JUDGING;

@@ -177,8 +177,8 @@ void rg_request_take(struct rg_agent_ask *ask, const json_t *question)
         json_is_integer(wait) ? rg_now_ns() + at_most(seconds, 365 * 86400) * 1000000000u : UINT64_MAX;
     void (*go)(struct rg_agent_ask *) = ask->handed ? rg_handing_begin : rg_ask_go;
     /* else its sessions are judged, and it lasts as long as they; but what it holds counts to its project from now on */
-    if (json_is_true(json_object_get(ask->request, "kept")) ||
-        *rg_json_get_text(ask->request, "project") || ask->priority || agent->settings.rules)
+    if (json_is_true(json_object_get(ask->request, "kept")) || *rg_json_get_text(ask->request, "project") ||
+        ask->priority || agent->settings.rules)
         rg_quotas_judge(ask, false, go);
     else
         go(ask);

@@ -274,15 +274,14 @@ static json_t *request_json(const struct rg_agent_ask *ask, const json_t *questi
     json_t *devices = list_of(question, "devices");
     /* who names GPUs has chosen their servers as well */
     const bool spread = json_is_true(json_object_get(question, "spread")) || json_array_size(devices) > 0;
-    json_t *out =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:b, s:b, s:I, s:I}", "user", ask->owner,
-                  "name", ask->owner_name, "project", rg_json_get_text(question, "project"), "agent",
-                  ask->agent->run, "gpus", (json_int_t)gpus, "memory",
-                  (json_int_t)at_most(rg_json_get_number(question, "memory", 0), INT64_MAX), "fraction",
-                  (json_int_t)at_most(rg_json_get_number(question, "fraction", 0), 1000000), "filters",
-                  list_of(question, "filters"), "devices", devices, "spread", (int)spread, "kept",
-                  json_is_true(json_object_get(question, "kept")), "seconds", (json_int_t)seconds, "since",
-                  (json_int_t)rg_agent_time(ask->agent));
+    json_t *out = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:b, s:b, s:I, s:I}", "user", ask->owner, "name",
+        ask->owner_name, "project", rg_json_get_text(question, "project"), "agent", ask->agent->run, "gpus",
+        (json_int_t)gpus, "memory", (json_int_t)at_most(rg_json_get_number(question, "memory", 0), INT64_MAX),
+        "fraction", (json_int_t)at_most(rg_json_get_number(question, "fraction", 0), 1000000), "filters",
+        list_of(question, "filters"), "devices", devices, "spread", (int)spread, "kept",
+        json_is_true(json_object_get(question, "kept")), "seconds", (json_int_t)seconds, "since",
+        (json_int_t)rg_agent_time(ask->agent));
     if (out && json_array_size(json_object_get(question, "tolerate")))
         (void)json_object_set_new(out, "tolerate", tolerations_of(json_object_get(question, "tolerate")));
     if (out && strcmp(ask->owner, ask->key) != 0)

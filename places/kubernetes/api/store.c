@@ -127,8 +127,9 @@ static enum rg_status list_page(struct rg_kube_store *store, char *path, size_t 
     RG_TRY(rg_kube_call(kube, "GET", path, NULL, &page, failure));
     const json_t *meta = json_object_get(page, "metadata");
     enum rg_status status = add_items(objects, json_object_get(page, "items")) ? RG_OK : RG_ERR_NO_MEMORY;
-    char *next =
-        *rg_json_get_text(meta, "continue") ? curl_easy_escape(kube->curl, rg_json_get_text(meta, "continue"), 0) : NULL;
+    char *next = *rg_json_get_text(meta, "continue")
+                     ? curl_easy_escape(kube->curl, rg_json_get_text(meta, "continue"), 0)
+                     : NULL;
     snprintf(store->version, sizeof store->version, "%s", rg_json_get_text(meta, "resourceVersion"));
     *path = '\0';
     if (next && snprintf(path, room, "%s%climit=%d&continue=%s", store->path,

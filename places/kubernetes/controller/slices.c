@@ -215,8 +215,8 @@ static const json_t *find(const json_t *existing, const char *name)
     const json_t *slice;
     size_t i;
     json_array_foreach(existing, i,
-                       slice) if (strcmp(rg_json_get_text(json_object_get(slice, "metadata"), "name"), name) ==
-                                  0) return slice;
+                       slice) if (strcmp(rg_json_get_text(json_object_get(slice, "metadata"), "name"),
+                                         name) == 0) return slice;
     return NULL;
 }
 

@@ -84,8 +84,8 @@ static json_t *specification(const struct rg_kube_places *places, const json_t *
         rg_cdi_add_variable(&spec, "REMOTE_GPU_SERVER", rg_json_get_text(prepared, "servers"));
         for (size_t i = 0; i < places->environment.n; i++)
             rg_cdi_add_assignment(&spec, places->environment.items[i]);
-        whole = rg_cdi_finish_as(&spec, RG_KUBE_CDI_KIND, rg_json_get_text(prepared, "uid"), "REMOTE_GPU_LEASE",
-                                 rg_json_get_text(prepared, "lease"));
+        whole = rg_cdi_finish_as(&spec, RG_KUBE_CDI_KIND, rg_json_get_text(prepared, "uid"),
+                                 "REMOTE_GPU_LEASE", rg_json_get_text(prepared, "lease"));
         if (!whole)
             rg_explain(why, why_size,
                        "the CDI specification cannot be made: a text is no UTF-8, or there is no memory");

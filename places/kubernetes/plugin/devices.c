@@ -18,9 +18,9 @@ json_t *rg_kube_plugin_devices(const json_t *picture, const json_t *ours)
         const bool healthy =
             !json_is_true(json_object_get(server, "draining")) && rg_kube_slices_is_ours(gpu, ours);
         if (*uuid && !json_object_get(devices, uuid))
-            json_object_set_new(
-                devices, uuid,
-                json_pack("{s:s, s:b}", "server", rg_json_get_text(server, "address"), "healthy", (int)healthy));
+            json_object_set_new(devices, uuid,
+                                json_pack("{s:s, s:b}", "server", rg_json_get_text(server, "address"),
+                                          "healthy", (int)healthy));
     }
     return devices;
 }

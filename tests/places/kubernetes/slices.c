@@ -65,7 +65,8 @@ static json_t *apply(const json_t *existing, struct rg_kube_slice_change *change
     {
         bool stays = true;
         for (size_t j = 0; j < n; j++)
-            stays &= strcmp(changes[j].name, rg_json_get_text(json_object_get(slice, "metadata"), "name")) != 0;
+            stays &=
+                strcmp(changes[j].name, rg_json_get_text(json_object_get(slice, "metadata"), "name")) != 0;
         if (stays)
             json_array_append(out, slice);
     }
@@ -131,8 +132,8 @@ Test(kube_slices, no_text_or_number_is_more_than_the_api_server_takes)
     const json_t *device = json_array_get(json_object_get(json_array_get(specs, 0), "devices"), 0);
     const json_t *attributes = json_object_get(device, "attributes");
     cr_expect_eq(strlen(rg_json_get_text(json_object_get(attributes, "model"), "string")), 63);
-    cr_expect_str_eq(rg_json_get_text(json_object_get(json_object_get(device, "capacity"), "memory"), "value"),
-                     "81559Mi");
+    cr_expect_str_eq(
+        rg_json_get_text(json_object_get(json_object_get(device, "capacity"), "memory"), "value"), "81559Mi");
     cr_expect_null(json_object_get(attributes, "driverVersion"));
     cr_expect_leq(json_object_size(attributes), 31);
     json_decref(specs);

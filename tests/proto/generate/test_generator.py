@@ -47,7 +47,8 @@ class Specification(unittest.TestCase):
 
     def test_another_call(self):
         """An older name is the newer one, for both sides; with other arguments where the line has them."""
-        specification = self.read('group g "G"\ncuA sync p:in[n]=plain\ncuB local as=cuB_v2\ncuB_v2 custom as=cuA(NULL,0,out)\n')
+        specification = self.read('group g "G"\ncuA sync p:in[n]=plain\ncuB local as=cuB_v2\ncuB_v2 custom as=cuA(NULL,0,out)\n',
+                                  symbols=SYMBOLS.rpartition("cuC_ptsz")[0])
         self.assertEqual([one.made_of for one in specification.operations], ["", "cuB_v2(out)", "cuA(NULL, 0, out)"])
         with tempfile.TemporaryDirectory() as folder:
             client.emit(specification, folder)
