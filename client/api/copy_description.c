@@ -9,6 +9,8 @@
 #include "client/core/call.h"
 #include "client/core/handle.h"
 
+#include <limits.h>
+
 enum rg_region_kind rg_copy_place_of(uint64_t address)
 {
     return rg_on_device(address, 0, 1, 1) ? RG_REGION_DEVICE : RG_REGION_HOST;
@@ -43,6 +45,7 @@ static CUresult resolve_memory(uint64_t base, enum rg_region_kind kind, size_t x
                                size_t pitch, size_t rows, struct rg_region *out)
 {
     uint64_t row_end = x, extent = out->width;
+    const bool several = out->height > 1 || out->depth > 1;
     if (!add_product(&row_end, out->width, 1))
         return CUDA_ERROR_INVALID_VALUE;
     if (!pitch)
@@ -51,12 +54,14 @@ static CUresult resolve_memory(uint64_t base, enum rg_region_kind kind, size_t x
         rows = y + out->height;
     if (!base || pitch < out->width || (out->depth > 1 && (rows < out->height || rows - out->height < y)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (several && pitch > INT_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH, an int, is that of host memory, too */
+        return CUDA_ERROR_INVALID_VALUE;
     out->kind = kind;
-    out->address = base + x;
+    out->address = base;
     out->pitch = pitch;
-    if (__builtin_mul_overflow(pitch, rows, &out->slice) || !add_product(&out->address, y, pitch) ||
-        !add_product(&out->address, z, out->slice) || !add_product(&extent, out->height - 1, pitch) ||
-        !add_product(&extent, out->depth - 1, out->slice))
+    if (!add_product(&out->address, x, 1) || __builtin_mul_overflow(pitch, rows, &out->slice) ||
+        !add_product(&out->address, y, pitch) || !add_product(&out->address, z, out->slice) ||
+        !add_product(&extent, out->height - 1, pitch) || !add_product(&extent, out->depth - 1, out->slice))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

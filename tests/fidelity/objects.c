@@ -359,6 +359,20 @@ static void memory(void)
     copy.dstMemoryType = (CUmemorytype)9;
     copy.Height = 1;
     TRY(cuMemcpy2D_v2(&copy));
+    unsigned char row[64] = {1, 2, 3};
+    for (size_t far = (size_t)1 << 32; far != 0; far <<= 10) { /* farther apart than rows may be */
+        copy = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_HOST,
+                               .srcHost = row,
+                               .srcPitch = far,
+                               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .dstDevice = data,
+                               .WidthInBytes = sizeof row,
+                               .Height = 2};
+        TRY(cuMemcpy2D_v2(&copy));
+        TRY(cuMemcpy2DUnaligned_v2(&copy));
+        copy.Height = 1;
+        TRY(cuMemcpy2D_v2(&copy));
+    }
     TRY(cuStreamSynchronize(stream));
     print_memory(data, 4096);
 }

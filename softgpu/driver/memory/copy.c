@@ -150,6 +150,8 @@ static CUresult resolve(const struct described *d, const struct sg_transfer *t, 
     size_t rows = d->rows != 0 ? d->rows : d->y + t->height;
     if (pitch < t->width || (t->depth > 1 && (rows < t->height || rows - t->height < d->y)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (pitch > SG_MAX_PITCH && (t->height > 1 || t->depth > 1)) /* of host memory, too */
+        return CUDA_ERROR_INVALID_VALUE;
     *device = d->type == CU_MEMORYTYPE_DEVICE;
     side->pitch = pitch;
     if (__builtin_mul_overflow(pitch, rows, &side->slice) ||
@@ -176,7 +178,7 @@ static CUresult copy_described(const struct described *to, const struct describe
     return sg_transfer(t, to_device, from_device, asynchronous, stream);
 }
 
-static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchronous, CUstream stream)
+static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool asynchronous, CUstream stream)
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
@@ -185,10 +187,6 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
         return asynchronous ? rg_capture_copy_2d(c, stream) : rg_capture_refuse(stream);
-    if (limit_pitch && c->Height > 1 &&
-        ((c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->srcPitch > SG_MAX_PITCH) ||
-         (c->dstMemoryType == CU_MEMORYTYPE_DEVICE && c->dstPitch > SG_MAX_PITCH)))
-        return CUDA_ERROR_INVALID_VALUE;
     struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0,
                            c->dstPitch,      0,          c->dstArray};
     struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0,
@@ -199,17 +197,17 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy)
 {
-    return copy_2d(copy, true, false, NULL);
+    return copy_2d(copy, false, NULL);
 }
 
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
 {
-    return copy_2d(copy, false, false, NULL);
+    return copy_2d(copy, false, NULL);
 }
 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 {
-    return copy_2d(copy, true, true, stream);
+    return copy_2d(copy, true, stream);
 }
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, bool in_order, CUstream stream)

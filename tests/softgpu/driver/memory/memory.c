@@ -409,6 +409,57 @@ Test(copy, an_offset_may_be_larger_than_the_pitch)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&rows));
 }
 
+/* What no row of a device can be apart: the copy would leave the memory, that of the host without being seen to. */
+Test(copy, pitches_have_a_limit)
+{
+    static const size_t pitches[] = {2147483648u,  1ull << 40,      SIZE_MAX / 4,
+                                     SIZE_MAX / 2, SIZE_MAX - 4096, SIZE_MAX};
+    unsigned char host[64] = {0};
+    CUdeviceptr d;
+    start_device();
+    OK(cuMemAlloc_v2(&d, sizeof host));
+    for (size_t i = 0; i < sizeof pitches / sizeof pitches[0]; i++)
+        for (unsigned kind = 0; kind < 4; kind++) {
+            const bool device = kind & 1, reads = kind & 2;
+            CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                               .srcHost = host,
+                               .srcPitch = 8,
+                               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .dstDevice = d,
+                               .dstPitch = 8,
+                               .WidthInBytes = 8,
+                               .Height = 2};
+            if (reads) {
+                c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+                c.srcDevice = d;
+                c.dstMemoryType = CU_MEMORYTYPE_HOST;
+                c.dstHost = host;
+            }
+            *(device == reads ? &c.srcPitch : &c.dstPitch) = pitches[i];
+            EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&c));
+            EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2DUnaligned_v2(&c));
+            EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2DAsync_v2(&c, NULL));
+            CUDA_MEMCPY3D slices = {.srcMemoryType = c.srcMemoryType,
+                                    .srcHost = c.srcHost,
+                                    .srcDevice = c.srcDevice,
+                                    .srcPitch = c.srcPitch,
+                                    .srcHeight = 1,
+                                    .dstMemoryType = c.dstMemoryType,
+                                    .dstHost = c.dstHost,
+                                    .dstDevice = c.dstDevice,
+                                    .dstPitch = c.dstPitch,
+                                    .dstHeight = 1,
+                                    .WidthInBytes = 8,
+                                    .Height = 1,
+                                    .Depth = 2};
+            EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy3D_v2(&slices));
+            c.Height = 1; /* no other row: the pitch does not matter */
+            OK(cuMemcpy2D_v2(&c));
+            EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8_v2(d, pitches[i], 1, 8, 2));
+            OK(cuMemsetD2D8_v2(d, pitches[i], 1, 8, 1));
+        }
+}
+
 Test(copy, fills)
 {
     uint16_t out[64];
