@@ -300,18 +300,26 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm)
     return result;
 }
 
+static void abort_locked(ncclComm_t comm)
+{
+    sg_clique_fail_locked(comm->clique, ncclRemoteError, "rank %d has aborted the communicator", comm->rank);
+}
+
 void sg_clique_abort(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->clique->lock);
-    sg_clique_fail_locked(comm->clique, ncclRemoteError, "rank %d has aborted the communicator", comm->rank);
+    abort_locked(comm);
     pthread_mutex_unlock(&comm->clique->lock);
 }
 
-/* Nothing goes on for those who wait for something of a communicator that is aborted. */
-static void wait_for_others(ncclComm_t comm)
+/* Nothing goes on for those who wait for something of it; they leave it to the caller. */
+static void take_from_others(ncclComm_t comm)
 {
     struct sg_clique *clique = comm->clique;
     pthread_mutex_lock(&clique->lock);
+    abort_locked(comm);
+    comm->aborted = true;
+    pthread_cond_broadcast(&clique->changed);
     while (comm->inside)
         pthread_cond_wait(&clique->changed, &clique->lock);
     pthread_mutex_unlock(&clique->lock);
@@ -320,10 +328,8 @@ static void wait_for_others(ncclComm_t comm)
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort)
 {
     struct sg_clique *clique = comm->clique;
-    if (abort) {
-        sg_clique_abort(comm);
-        wait_for_others(comm);
-    }
+    if (abort)
+        take_from_others(comm);
     const ncclResult_t idle = sg_clique_wait_idle(comm);
     const bool broken =
         idle == ncclUnhandledCudaError; /* steps that will never run name the communicator and its clique */

@@ -49,6 +49,7 @@ struct ncclComm {
     bool left;                    /* by its program: it ends with the last of those */
     int pending;                  /* steps in streams */
     int inside;                   /* threads that wait for something of it: who aborts it waits for them */
+    bool aborted;                 /* by one that ends it: the others neither wait any longer nor do so */
     uint64_t collectives, splits; /* begun */
     struct sg_shrinks *shrinks;   /* likewise (split.h) */
     uint64_t sent[SG_NCCL_RANKS_MAX]; /* messages to each rank, begun */
@@ -119,7 +120,7 @@ ncclResult_t sg_nccl_fail(ncclResult_t result, const char *format, ...) __attrib
  */
 ncclResult_t sg_clique_join(const ncclUniqueId *id, int n, int rank, bool blocking, bool primary,
                             ncclComm_t *comm);
-/** Waits until all ranks have joined, or the clique has failed. */
+/** Waits until all ranks have joined. Where the clique fails instead, comm is freed: here, or by a thread that aborts it meanwhile. */
 ncclResult_t sg_clique_wait_joined(ncclComm_t comm);
 /** Waits until what comm has put into streams is done. */
 ncclResult_t sg_clique_wait_idle(ncclComm_t comm);

@@ -60,10 +60,8 @@ static ncclResult_t begin(const struct beginning *beginning)
     if (!beginning->blocking)
         return sg_clique_state(beginning->comm);
     const ncclResult_t result = sg_clique_wait_joined(beginning->comm);
-    if (result != ncclSuccess) {
-        (void)sg_clique_leave(beginning->comm, true);
+    if (result != ncclSuccess)
         *beginning->out = NULL;
-    }
     return result;
 }
 

@@ -135,7 +135,10 @@ ncclResult_t sg_clique_wait_joined(ncclComm_t comm)
     while (!sg_clique_has_begun(clique) && clique->error == ncclSuccess)
         pthread_cond_wait(&clique->changed, &clique->lock);
     const ncclResult_t result = clique->error;
+    const bool others = comm->aborted;
     sg_comm_exit(comm);
     pthread_mutex_unlock(&clique->lock);
+    if (result != ncclSuccess && !others)
+        (void)sg_clique_leave(comm, true);
     return result;
 }

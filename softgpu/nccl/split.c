@@ -341,7 +341,7 @@ ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split)
     struct sg_clique *clique = comm->clique;
     pthread_mutex_lock(&clique->lock);
     sg_comm_enter(comm);
-    while (!split->done && (split->being_made || may_be_done(clique, split)))
+    while (!split->done && (split->being_made || (may_be_done(clique, split) && !comm->aborted)))
         pthread_cond_wait(&clique->changed, &clique->lock);
     if (!split->done && !split->given_up)
         give_up(clique, split, "a rank has left, with which a communicator was to be made");
@@ -354,12 +354,12 @@ ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split)
         drop(clique, split);
     sg_comm_exit(comm);
     pthread_mutex_unlock(&clique->lock);
-    if (result == ncclSuccess && part && blocking)
-        result = sg_clique_wait_joined(part);
-    if (result != ncclSuccess && part) {
-        *out = NULL;
+    if (result != ncclSuccess && part)
         (void)sg_clique_leave(part, true);
-    }
+    else if (part && blocking)
+        result = sg_clique_wait_joined(part);
+    if (result != ncclSuccess)
+        *out = NULL;
     return result;
 }
 
