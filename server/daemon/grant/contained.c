@@ -4,6 +4,8 @@
  * /proc/self/fdinfo of a pidfd tells the process's numbers, from the namespace of /proc down to its own: also where /proc shows no
  * processes of others (ProtectProc=, hidepid=). The kernel gives a pidfd of who has connected (SO_PEERPIDFD, Linux 6.5); before that it
  * is of the number, which another process may have by now, if who has connected was quick to end.
+ *
+ * As many numbers as this process's own mean the same namespace, whichever one /proc is of, among those that have a number in this one.
  */
 #include "server/daemon/grant/contained.h"
 
@@ -21,19 +23,18 @@
 #define SO_PEERPIDFD 77
 #endif
 
+/* -1: it has ended, or has no number here: then its namespace is none of those below this process's. */
 static int pidfd_of(int connection)
 {
     struct ucred peer;
     int pidfd = -1;
-    socklen_t size = sizeof pidfd;
-    errno = 0;
+    socklen_t size = sizeof peer;
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0)
+        return -1;
+    size = sizeof pidfd;
     if (getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0)
         return pidfd;
-    size = sizeof peer;
-    if (errno != ENOPROTOOPT || getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-        peer.pid <= 0)
-        return -1;
-    return (int)syscall(SYS_pidfd_open, peer.pid, 0u);
+    return errno == ENOPROTOOPT ? (int)syscall(SYS_pidfd_open, peer.pid, 0u) : -1;
 }
 
 /* How many numbers a process has, by a file that says it; 0: it has ended, has none here, or that cannot be known. */

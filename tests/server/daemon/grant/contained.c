@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum whose { OURS, OWN_NAMESPACE, ENDED };
+enum whose { OURS, OWN_NAMESPACE, BESIDE, ENDED };
 
 /* A process that connects, and stays until the other end is closed. */
 static _Noreturn void be_client(const struct sockaddr_un *address, socklen_t size, bool stays)
@@ -22,18 +22,34 @@ static _Noreturn void be_client(const struct sockaddr_un *address, socklen_t siz
     _exit(!there);
 }
 
-/* In a PID namespace of its own. Exits with 2 where this user may have none. */
-static _Noreturn void be_contained_client(const struct sockaddr_un *address, socklen_t size)
+/* Goes on as the first process of a PID namespace, and exits as that does; with 2 where this user may have none. */
+static void enter_namespace(void)
 {
     int status = 0;
     if (unshare(geteuid() == 0 ? CLONE_NEWPID : CLONE_NEWUSER | CLONE_NEWPID) != 0)
         _exit(2);
     const pid_t child = fork(); /* the first that is in it */
     if (child == 0)
-        be_client(address, size, true);
+        return;
     if (child < 0 || waitpid(child, &status, 0) != child)
         _exit(1);
     _exit(WEXITSTATUS(status));
+}
+
+enum { SAYS_NO = 10, SAYS_YES };
+
+/* What a process in a PID namespace of its own finds, which has the /proc of the one around it. */
+static bool is_contained_for_another(int connection)
+{
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        enter_namespace();
+        _exit(rg_is_contained(connection) ? SAYS_YES : SAYS_NO);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && (WEXITSTATUS(status) == SAYS_YES || WEXITSTATUS(status) == SAYS_NO));
+    return WEXITSTATUS(status) == SAYS_YES;
 }
 
 /* Of a connection by such a process. */
@@ -46,8 +62,8 @@ static bool is_contained(enum whose whose)
               listen(listener, 1) == 0 && getsockname(listener, (struct sockaddr *)&address, &size) == 0);
     const pid_t child = fork();
     int status;
-    if (child == 0 && whose == OWN_NAMESPACE)
-        be_contained_client(&address, size);
+    if (child == 0 && (whose == OWN_NAMESPACE || whose == BESIDE))
+        enter_namespace();
     if (child == 0)
         be_client(&address, size, whose != ENDED);
     if (whose == ENDED)
@@ -59,7 +75,8 @@ static bool is_contained(enum whose whose)
         connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (connection < 0)
         cr_skip("no PID namespaces here");
-    const bool contained = rg_is_contained(connection);
+    const bool contained =
+        whose == BESIDE ? is_contained_for_another(connection) : rg_is_contained(connection);
     close(connection);
     if (whose != ENDED)
         cr_assert_eq(waitpid(child, &status, 0), child);
@@ -74,6 +91,11 @@ Test(contained, a_process_of_this_machine)
 Test(contained, a_process_of_a_container)
 {
     cr_expect(is_contained(OWN_NAMESPACE));
+}
+
+Test(contained, a_process_of_a_container_beside_that_of_the_server)
+{
+    cr_expect(is_contained(BESIDE), "it is as deep in namespaces as the server, but not in the same one");
 }
 
 Test(contained, a_process_that_has_ended)
