@@ -120,9 +120,11 @@ static void free_stream(struct rg_extra *extra)
 
 struct rg_worker_stream *rg_stream_make(CUstream object, uint64_t context)
 {
+    static _Atomic uint64_t last;
     struct rg_worker_stream *stream = calloc(1, sizeof *stream);
     if (stream)
-        *stream = (struct rg_worker_stream){.extra = {free_stream}, .object = object, .context = context};
+        *stream = (struct rg_worker_stream){
+            .extra = {free_stream}, .object = object, .number = ++last, .context = context};
     return stream;
 }
 
@@ -149,6 +151,7 @@ void rg_stream_drop(struct rg_request *request, struct rg_worker_stream *stream)
 
 void rg_stream_synchronous(struct rg_request *request, struct rg_worker_context *context, CUstream stream)
 {
+    const struct rg_worker_stream *named = rg_executor_of(request)->stream;
     const uint64_t of = context->handle;
     context = rg_context_owner(request->worker, context);
     if (!context->synchronous &&
@@ -158,8 +161,7 @@ void rg_stream_synchronous(struct rg_request *request, struct rg_worker_context 
         return;
     context->synchronous_seq++;
     context->synchronous_context = of;
-    context->synchronous_stream =
-        stream && stream != CU_STREAM_LEGACY ? rg_executor_of(request)->stream : NULL;
+    context->synchronous_stream = stream && stream != CU_STREAM_LEGACY && named ? named->number : 0;
 }
 
 void rg_stream_order(struct rg_worker *worker, struct rg_worker_stream *stream)
@@ -171,8 +173,9 @@ void rg_stream_order(struct rg_worker *worker, struct rg_worker_stream *stream)
         return;
     stream->seen_synchronous = context->synchronous_seq;
     /* The stream itself, and blocking streams after the legacy stream, come after it anyway. */
-    if (context->synchronous_stream == stream || (!context->synchronous_stream && !stream->non_blocking &&
-                                                  context->synchronous_context == stream->context))
+    if (context->synchronous_stream == stream->number ||
+        (!context->synchronous_stream && !stream->non_blocking &&
+         context->synchronous_context == stream->context))
         return;
     if (rg_driver.cuEventQuery(context->synchronous) != CUDA_SUCCESS)
         (void)rg_driver.cuStreamWaitEvent(stream->object, context->synchronous, 0);

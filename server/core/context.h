@@ -43,11 +43,11 @@ struct rg_worker_context {
     /* the last synchronous copy from the host: other streams are ordered after it */
     CUevent synchronous;
     uint64_t synchronous_seq;
-    const struct rg_worker_stream *synchronous_stream; /* NULL: the legacy stream of … */
-    uint64_t synchronous_context;                      /* … this one, it or a green one of it */
-    CUevent passed;                                    /* of rg_context_passed; NULL: not yet */
-    _Atomic uint64_t idle_at; /* all work of records up to this one is known to be done. Any thread */
-    bool released;            /* retired: nothing of the worker's is in it */
+    uint64_t synchronous_stream;  /* its number, as it may have ended; 0: the legacy stream of … */
+    uint64_t synchronous_context; /* … this one, it or a green one of it */
+    CUevent passed;               /* of rg_context_passed; NULL: not yet */
+    _Atomic uint64_t idle_at;     /* all work of records up to this one is known to be done. Any thread */
+    bool released;                /* retired: nothing of the worker's is in it */
     struct rg_worker_context *next_retired;
 };
 
@@ -55,6 +55,7 @@ struct rg_worker_context {
 struct rg_worker_stream {
     struct rg_extra extra;
     CUstream object;
+    uint64_t number;  /* from 1 on, and never another's, as its place in memory may be */
     uint64_t context; /* handle */
     bool non_blocking, per_thread;
     uint64_t seen_synchronous;       /* the last synchronous copy that it is ordered after */
