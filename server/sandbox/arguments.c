@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -116,19 +117,21 @@ static int add_scheduling(struct rg_sandbox_filter *filter)
 
 /*
  * In a network of its own, where nobody is but the same identity's workers, NVIDIA's libraries may have connections: NCCL makes a
- * communicator by them, of ranks of one process, too, and asks the kernel for interfaces.
+ * communicator by them, of ranks of one process, too, and asks the kernel for interfaces. By TCP alone: for another protocol (SCTP, SMC)
+ * the kernel would load a module, and be open to what a worker that was taken over asks of that.
  */
 static int add_own_network(struct rg_sandbox_filter *filter)
 {
-    static const int families[] = {AF_INET, AF_INET6};
+    static const int families[] = {AF_INET, AF_INET6}, protocols[] = {0, IPPROTO_TCP};
     int error = 0;
     if (!(filter->whom & N) || !(filter->policy->measures & RG_SANDBOX_NETWORK))
         return 0;
-    for (size_t i = 0; i < sizeof families / sizeof families[0] && !error; i++)
+    for (size_t i = 0; i < 4 && !error; i++)
         error = rg_sandbox_filter_add(
-            filter, SCMP_ACT_ALLOW, "socket", 2,
-            (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, (scmp_datum_t)families[i]),
-                                          SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, SOCKET_TYPE, SOCK_STREAM)});
+            filter, SCMP_ACT_ALLOW, "socket", 3,
+            (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, (scmp_datum_t)families[i / 2]),
+                                          SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, SOCKET_TYPE, SOCK_STREAM),
+                                          SCMP_CMP64(2, SCMP_CMP_EQ, (scmp_datum_t)protocols[i % 2])});
     return error ? error
                  : rg_sandbox_filter_add(
                        filter, SCMP_ACT_ALLOW, "socket", 2,

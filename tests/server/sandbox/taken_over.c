@@ -287,6 +287,7 @@ static void attack_network(const char *socket_path, int port)
     tell(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "a connection to a port");
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     tell(fd >= 0 && sendto(fd, "x", 1, 0, (struct sockaddr *)&address, sizeof address) == 1, "a datagram");
+    tell(socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP) >= 0, "a socket of another protocol than TCP");
     tell(socket(AF_PACKET, SOCK_RAW, 0) >= 0, "a packet socket");
     tell(socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0, "the kernel's events");
     tell(has_interfaces(), "interfaces of the machine");
