@@ -134,17 +134,36 @@ static bool is_in_memory(const char *folder)
     return statfs(folder, &about) == 0 && (about.f_type == TMPFS_MAGIC || about.f_type == RAMFS_MAGIC);
 }
 
-/* What becomes its processes' /dev/shm. */
+/*
+ * Whether the place in the machine's /dev/shm, where everybody may make folders, is free, or has what was left by a worker of such a server:
+ * what is another user's is not removed.
+ */
+static bool may_take(const struct rg_sandboxes *sandboxes, const char *path)
+{
+    struct stat about;
+    if (lstat(path, &about) != 0)
+        return errno == ENOENT;
+    return about.st_uid == geteuid() || (about.st_uid >= sandboxes->first && about.st_uid <= sandboxes->last);
+}
+
+/*
+ * What becomes its processes' /dev/shm. In the machine's its name is of the server's folder itself, not of that one's path, which is
+ * another folder in each container.
+ */
 static bool make_shared_memory(struct rg_sandbox_group *group)
 {
     const char *base = group->sandboxes->base;
-    if (!is_in_memory(base) && is_in_memory("/dev/shm")) {
-        const struct rg_digest digest = rg_digest_of(
-            (const struct rg_digest_part[]){{base, strlen(base)}, {group->name, RG_SANDBOX_GROUP_NAME}}, 2);
+    struct stat about;
+    if (!is_in_memory(base) && is_in_memory("/dev/shm") && stat(base, &about) == 0) {
+        const struct rg_digest digest =
+            rg_digest_of((const struct rg_digest_part[]){{&about.st_dev, sizeof about.st_dev},
+                                                         {&about.st_ino, sizeof about.st_ino},
+                                                         {group->name, RG_SANDBOX_GROUP_NAME}},
+                         3);
         int used = snprintf(group->shm, sizeof group->shm, "/dev/shm/remote-gpu-%u-", (unsigned)geteuid());
         for (int i = 0; i < RG_SANDBOX_GROUP_NAME / 2; i++)
             used += snprintf(group->shm + used, sizeof group->shm - (size_t)used, "%02x", digest.bytes[i]);
-        if (rg_sandbox_folder_of(group->shm, group->uid))
+        if (may_take(group->sandboxes, group->shm) && rg_sandbox_folder_of(group->shm, group->uid))
             return true;
     }
     snprintf(group->shm, sizeof group->shm, "%s/identities/%s/shm", base, group->name);
