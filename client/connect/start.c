@@ -9,21 +9,22 @@
 #include "client/connect/begin.h"
 #include "client/connect/certificate_renewal.h"
 #include "client/connect/keep_alive.h"
+#include "client/connect/multipath.h"
 #include "client/connect/visible_devices.h"
 #include "client/core/device_list.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
-#include "client/credentials/credentials.h"
+#include "client/core/transport_choice.h"
 #include "client/nvml/nvml.h"
 #include "client/query/lease.h"
 #include "client/query/servers.h"
-#include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "common/cuda/capability.h"
 #include "common/sync/scoped_lock.h"
-#include "transport/connect/connect.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,18 +191,18 @@ static CUresult start(void)
 }
 
 /*
- * What connecting loads, before the lock is taken: a thread that waits for the lock in a constructor of a library that it opens has the
- * loader's (dlopen(3)). What is wrong is said by who connects.
+ * What beginning a session has the loader do, before the lock is taken, behind which it does nothing (rg_servers_load): the transports,
+ * which compiler the program has, and libraries that compress. RDMA's are many, and only another thread can be in a constructor meanwhile.
  */
-static void load_transports(void *unused)
+static void load(void *unused)
 {
+    struct rg_transport_list offered;
+    struct rg_client_hello asked;
     (void)unused;
-    RG_CLEANUP_FREE char *list = strdup(rg_servers_named());
-    RG_CLEANUP_FREE struct rg_credentials *credentials = malloc(sizeof *credentials);
-    char *rest = list, *server;
-    while (credentials && (server = rg_servers_next_of_any(&rest)))
-        if (rg_credentials_find(server, credentials, NULL, 0) == RG_OK)
-            rg_transport_load(server, credentials->found);
+    rg_upgrade_offer(rg_transport_choice_wanted(), &offered);
+    rg_servers_load(rg_upgrade_is_offered(&offered) && rg_thread_has_others());
+    (void)rg_capability_wanted();
+    rg_multipath_ask(false, &asked);
 }
 
 static void watch_forks(void)
@@ -215,7 +216,7 @@ CUresult rg_connect_start(void)
     if (tried)
         return rg_sessions_outcome;
     pthread_once(&once, watch_forks); /* before anything that a fork could find half done */
-    rg_thread_with_room(load_transports, NULL);
+    rg_thread_with_room(load, NULL);
     RG_SCOPED_LOCK(&start_lock);
     if (!tried) {
         atomic_store(&starting, true);

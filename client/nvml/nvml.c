@@ -14,6 +14,7 @@
 #include "client/nvml/inventory.h"
 #include "client/prealloc/prealloc.h"
 #include "client/query/query.h"
+#include "client/query/servers.h"
 #include "client/query/share.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
@@ -21,6 +22,7 @@
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,9 +52,13 @@ static void watch_forks(void)
 enum rg_nvml_return rg_nvml_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static atomic_bool loaded;
     pthread_once(&once, watch_forks);
     rg_optimisations_read();
     enum rg_nvml_return result = RG_NVML_SUCCESS;
+    if (!atomic_load(&loaded))
+        rg_servers_load(false);
+    atomic_store(&loaded, true);
     pthread_mutex_lock(&rg_nvml_state.question);
     pthread_mutex_lock(&rg_nvml_state.lock);
     bool first = rg_nvml_state.users == 0;

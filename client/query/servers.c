@@ -3,9 +3,12 @@
 
 #include "client/credentials/credentials.h"
 #include "client/query/query.h"
+#include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/base/thread.h"
 #include "transport/address.h"
+#include "transport/connect/connect.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -102,9 +105,24 @@ char *rg_servers_next(char **rest)
     return next_part(rest, "|");
 }
 
-char *rg_servers_next_of_any(char **rest)
+static void load(void *rdma)
 {
-    return next_part(rest, ",|");
+    RG_CLEANUP_FREE char *list = strdup(rg_servers_named());
+    RG_CLEANUP_FREE struct rg_credentials *credentials = malloc(sizeof *credentials);
+    char *rest = list, *server;
+    while (credentials && (server = next_part(&rest, ",|"))) {
+        if (rg_credentials_find(server, credentials, NULL, 0) != RG_OK)
+            continue;
+        rg_transport_load(server, credentials->found);
+        const bool far = *credentials->server_name; /* no socket of this machine's */
+        if (*(bool *)rdma && far && rg_credentials_allow_rdma(credentials, NULL, 0))
+            rg_transport_load("rdma://*:0", false);
+    }
+}
+
+void rg_servers_load(bool rdma)
+{
+    rg_thread_with_room(load, &rdma);
 }
 
 bool rg_servers_read(struct rg_servers *out, const char *list)

@@ -44,7 +44,11 @@ void rg_servers_unreached(const char *server, enum rg_status status, const char 
                           char *out, size_t size);
 /** Cuts the next alternative off `*rest`; NULL: there is none left. */
 char *rg_servers_next(char **rest);
-/** Likewise the next server of a whole list, whether it is an alternative or not. */
-char *rg_servers_next_of_any(char **rest);
+/**
+ * Loads the parts that connecting to the servers takes, and (`rdma`) that sessions may move to, for who is about to connect to them under a
+ * lock: a thread that waits for that lock in a constructor of a library that it opens has the loader's (dlopen(3)). What is wrong is said by
+ * who connects. Any thread, however small its stack is; no locks are held.
+ */
+void rg_servers_load(bool rdma);
 
 #endif

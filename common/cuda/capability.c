@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,7 +59,7 @@ static void look_at(struct seen *seen, const char *path)
 }
 
 /* The newest that an NVRTC says that it knows, of those that a device has; NEWEST where it does not say. */
-static unsigned newest_of(const char *path)
+static unsigned ask_newest(const char *path)
 {
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     int (*count)(int *) = library ? (int (*)(int *))dlsym(library, "nvrtcGetNumSupportedArchs") : NULL;
@@ -72,6 +73,28 @@ static unsigned newest_of(const char *path)
     if (library)
         dlclose(library);
     return newest ? newest : RG_CAPABILITY_NEWEST;
+}
+
+/* Likewise; the loader, which has a lock of its own, is called the first time that it is asked about this one. */
+static unsigned newest_of(const char *path)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a forked child may find it held for ever */
+    static char known_path[PATH_MAX];
+    static unsigned known;
+    unsigned newest = 0;
+    if (pthread_mutex_trylock(&lock) == 0) {
+        newest = strcmp(known_path, path) == 0 ? known : 0;
+        pthread_mutex_unlock(&lock);
+    }
+    if (newest)
+        return newest;
+    newest = ask_newest(path);
+    if (pthread_mutex_trylock(&lock) == 0) {
+        snprintf(known_path, sizeof known_path, "%s", path);
+        known = newest;
+        pthread_mutex_unlock(&lock);
+    }
+    return newest;
 }
 
 static unsigned wanted_of(const struct seen *seen)

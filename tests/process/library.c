@@ -4,10 +4,14 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -94,16 +98,22 @@ static int opened_in_namespaces(void)
 
 /* --- libraries whose constructors make calls, while the loader has its lock ---------------------------------- */
 
-/* What the constructor of the library beside this program says. */
-static int open_plugin(void)
+/* A library beside this program; NULL: it cannot be opened. */
+static void *open_beside(const char *name)
 {
     char path[PATH_MAX] = "";
     const ssize_t size = readlink(program_path, path, sizeof path - 1);
     char *slash = size > 0 ? strrchr(path, '/') : NULL;
     if (!slash)
-        return -1;
-    snprintf(slash, sizeof path - (size_t)(slash - path), "/process_plugin.so");
-    void *library = dlopen(path, RTLD_NOW);
+        return NULL;
+    snprintf(slash, sizeof path - (size_t)(slash - path), "/%s", name);
+    return dlopen(path, RTLD_NOW);
+}
+
+/* What the constructor of the library beside this program says. */
+static int open_plugin(void)
+{
+    void *library = open_beside("process_plugin.so");
     const int *result = library ? (const int *)dlsym(library, "plugin_result") : NULL;
     return result ? *result : -1;
 }
@@ -175,10 +185,44 @@ static int constructor_beside_first_call(void)
     return 0;
 }
 
+/* Set: the next connection takes long, and this is told of it. */
+static atomic_bool connects_slowly, connects;
+
+__attribute__((visibility("default"))) int connect(int fd, const struct sockaddr *address, socklen_t size)
+{
+    if (atomic_exchange(&connects_slowly, false)) {
+        atomic_store(&connects, true);
+        usleep(300000);
+    }
+    return (int)syscall(SYS_connect, fd, address, size);
+}
+
+/*
+ * Likewise, while that thread connects to a server, where there is one. Behind that it looks which compiler the program has, and for
+ * libraries that compress.
+ */
+static int constructor_beside_connecting(void)
+{
+    enum { LOOKS = 100, LOOK_US = 5000 };
+    pthread_t thread;
+    alarm(20);
+    say("compiler: %d\n", open_beside("process/libnvrtc.so") != NULL);
+    if (setenv("REMOTE_GPU_COMPRESS", "auto", 1) != 0)
+        return 2;
+    atomic_store(&connects_slowly, true);
+    if (pthread_create(&thread, NULL, call_first, NULL) != 0)
+        return 2;
+    for (int i = 0; i < LOOKS && !atomic_load(&connects); i++)
+        usleep(LOOK_US);
+    say("constructor: %d\n", open_plugin());
+    return pthread_join(thread, NULL);
+}
+
 const struct scenario scenarios[] = {
     {"constructor_calls", constructor_calls},
     {"constructor_in_coroutine", constructor_in_coroutine},
     {"constructor_beside_first_call", constructor_beside_first_call},
+    {"constructor_beside_connecting", constructor_beside_connecting},
     {"opened_by_threads", opened_by_threads},
     {"opened_in_namespaces", opened_in_namespaces},
     {NULL, NULL},
