@@ -20,6 +20,7 @@ CARRIED = ("scripts/gpu-check", "scripts/gpu_folder.py", "scripts/gpu_report.py"
            "bench/run", "bench/report.py", "bench/compare", "bench/machine.py", "bench/steps", "bench/steps_report.py", "bench/scale", "bench/scale_report.py")
 LEFT = ("soft", "slurm*", "remote-gpu-kube-*", "limits-load")  # of the staged tree, what no check needs
 BUILD_LIMIT = 240  # seconds that a build may take
+LOG_LINES = 40  # of what a build says that fails
 BENCHMARKS = ("forward", "socket_limit", "training", "inference", "queries", "copies", "threads", "startup", "load")
 
 
@@ -34,26 +35,33 @@ def ensure_built(folder):
     build = Build(folder or wanted)
     can_build = (folder is None and os.path.exists(os.path.join(ROOT, "CMakePresets.json"))
                  and all(shutil.which(tool) for tool in ("cmake", "ninja", "cc")))
-    if can_build:
-        say("building (the output goes to build/gpu-check.log)")
-        os.makedirs(os.path.join(ROOT, "build"), exist_ok=True)
-        with open(os.path.join(ROOT, "build", "gpu-check.log"), "wb") as log:
-            for command in (["cmake", "-G", "Ninja", "-S", ROOT, "-B", wanted, "-DRG_TESTS=OFF",
-                             "-DRG_COMPONENTS=common;proto;transport;server;client;interpose;examples;bench"],
-                            ["cmake", "--build", wanted]):
-                try:
-                    status = subprocess.call(command, cwd=ROOT, stdout=log, stderr=log, timeout=BUILD_LIMIT)
-                except subprocess.TimeoutExpired:
-                    status = 124
-                if status != 0:
-                    say("'%s' failed, see build/gpu-check.log" % " ".join(command))
-                    break
+    said = make(wanted) if can_build else ""
     try:
         build.check()
     except Failure as failure:
         raise Failure("%s; bring a folder made by `scripts/gpu-check --collect FOLDER` on a machine that can build, "
-                      "and name it with --build" % failure)
+                      "and name it with --build%s" % (failure, said and "\n" + said))
     return build
+
+
+def make(wanted):
+    """Builds into the folder; the end of what was said, where that fails."""
+    path = os.path.join(ROOT, "build", "gpu-check.log")
+    say("building (the output goes to %s)" % path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as log:
+        for command in (["cmake", "-G", "Ninja", "-S", ROOT, "-B", wanted, "-DRG_TESTS=OFF",
+                         "-DRG_COMPONENTS=common;proto;transport;server;client;interpose;examples;bench"],
+                        ["cmake", "--build", wanted]):
+            try:
+                status = subprocess.call(command, cwd=ROOT, stdout=log, stderr=log, timeout=BUILD_LIMIT)
+            except subprocess.TimeoutExpired:
+                status = 124
+            if status != 0:
+                say("'%s' failed, see %s" % (" ".join(command), path))
+                with open(path, errors="replace") as said:
+                    return "".join(said.readlines()[-LOG_LINES:])
+    return ""
 
 
 def needed_libraries(paths):

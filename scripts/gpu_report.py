@@ -14,6 +14,11 @@ def run_program_or_none(command, timeout=60):
         return None
 
 
+def first_line(failure):
+    """What has failed, without what was written meanwhile: a server's log would be there for each row."""
+    return (str(failure).splitlines() or [""])[0]
+
+
 def machine(driver):
     """What the figures were measured on."""
     facts = {"driver": driver, "kernel": " ".join(platform.uname()), "cores": os.cpu_count(), "user": os.geteuid(),
@@ -47,9 +52,13 @@ def table(report):
         lines.append("%-22s refuses %s" % ("sandbox", line))
     for how in report.get("servers_lost", []):
         lines.append("%-22s %s" % ("THE SERVER", how))
+    for error in report.get("errors", []):
+        lines.append("%-22s %s" % ("AN ERROR OF GPU-CHECK", error.splitlines()[-1]))
+    if "late" in report:
+        lines.append("%-22s %s" % ("THE TIME", "was over before the end"))
     for name, row in rows.items():
         if "remote" not in row:
-            lines.append("%-22s %s" % (name, "NOT RUN: " + row["skipped"] if "skipped" in row else "FAILED: " + row["failed"]))
+            lines.append("%-22s %s" % (name, "NOT RUN: " + row["skipped"] if "skipped" in row else "FAILED: " + first_line(row["failed"])))
             continue
         remote = row["remote"]["preload"]
         stats = remote.get("stats", {})

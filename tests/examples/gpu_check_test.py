@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.dont_write_bytecode = True
@@ -34,7 +35,7 @@ class Rows(unittest.TestCase):
         self.command = [self.build.example("vector_add")]
 
     def row(self, name):
-        self.check.row(self.check.report["examples"], name, self.command, limit=20)
+        self.check.row(self.check.report["examples"], name, self.command)
         return self.check.report["examples"][name]
 
     def test_server_that_ends(self):
@@ -72,6 +73,49 @@ class Rows(unittest.TestCase):
         self.assertEqual(self.row("late"), {"skipped": "no time left", "good": False})
 
 
+    def test_a_part_that_breaks(self):
+        """A mistake in one part of the check is told, and the parts behind it are tried."""
+        with unittest.mock.patch.object(self.check, "training", side_effect=KeyError("what nobody expected")), \
+                unittest.mock.patch.object(self.check, "serve", return_value="nowhere"), \
+                unittest.mock.patch.multiple(self.check, **{name: unittest.mock.DEFAULT for name in (
+                    "doctor", "examples", "collectives", "instances", "refusals", "mps", "bench")}) as others:
+            gpu_check.run_checks(self.check, unittest.mock.Mock(no_torch=False, no_nccl=False, no_bench=False), ["vector_add"])
+        for name, other in others.items():
+            self.assertTrue(other.called, name)
+        self.assertFalse(self.check.report["good"])
+        self.assertRegex(gpu_check.table(self.check.report), "AN ERROR OF GPU-CHECK .*what nobody expected")
+
+    def test_doctor_that_finds_something(self):
+        """Its status is another one then; what it says is kept."""
+        with tempfile.TemporaryDirectory(prefix="remote-gpu-doctor-") as folder:
+            self.build.command = os.path.join(folder, "remote-gpu")
+            with open(self.build.command, "w") as file:
+                file.write("#!/bin/sh\necho a problem\nexit 1\n")
+            os.chmod(self.build.command, 0o755)
+            self.check.report["machine"] = {}
+            self.check.doctor("nowhere")
+        self.assertEqual(self.check.report["machine"]["doctor"], ["a problem"])
+
+    def test_no_server(self):
+        """What a server has said that does not start is told once, not in each row."""
+        self.check.no_server = trial.Failure("the server ended at once:\nits log\n")
+        self.assertEqual(self.row("without")["failed"], "there is no server: the server ended at once:")
+        self.check.report["examples"]["first"] = {"failed": "it ended\nits log", "good": False}
+        self.assertNotIn("log", gpu_check.table(self.check.report))
+
+    def test_no_build(self):
+        """What the machine is, is written also where there is nothing to run."""
+        with tempfile.TemporaryDirectory(prefix="remote-gpu-no-build-") as folder:
+            done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "gpu-check"), "--build", folder, "--driver", "soft"],
+                                  env=dict(os.environ, OUT=folder), stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 1)
+            with open(os.path.join(folder, "gpu-check.json")) as file:
+                report = json.load(file)
+        self.assertIn("remote-gpu is not built", report["failed"])
+        self.assertIn(report["failed"], done.stderr)
+        self.assertTrue(report["machine"]["memory"])
+
+
 class Collected(unittest.TestCase):
     def test_elsewhere(self):
         """In another folder, of root's home or /tmp, with a driver in a folder of its own: in the sandbox, and libraries that are missing."""
@@ -86,7 +130,7 @@ class Collected(unittest.TestCase):
             environment = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(driver), PYTHONPATH="", HOME=folder)
             done = subprocess.run([sys.executable, script, "--build", folder, "--driver", driver, "--only", "vector_add", "--no-bench",
                                    "--no-torch", "--no-nccl", "--json", found],
-                                  env=environment, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=200)
+                                  env=environment, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=560)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             with open(found) as file:
                 report = json.load(file)
