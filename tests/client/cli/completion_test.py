@@ -13,8 +13,8 @@ def complete(*words):
     """What bash would offer for the last of `words`."""
     result = subprocess.run(["bash", "--norc", "-c", '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
                              '_remote_gpu; printf "%s\\n" "${COMPREPLY[@]}"', "bash", SCRIPT, *words],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, cwd="/",
-                            env={**os.environ, "PATH": BIN + ":" + os.environ["PATH"]})
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, cwd="/",
+                            env={**os.environ, "LC_ALL": "C", "PATH": BIN + ":" + os.environ["PATH"]})
     assert result.returncode == 0 and not result.stderr, result.stderr
     return set(result.stdout.split())
 

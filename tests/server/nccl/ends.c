@@ -33,9 +33,30 @@ static ncclResult_t sum(ncclComm_t of)
     return nccl.ncclAllReduce(data, data, COUNT, ncclFloat32, ncclSum, of, stream);
 }
 
+static void await_file(const char *name)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s%s", id_file, name);
+    for (int turn = 0; turn < 30000 && access(path, F_OK) != 0; turn++)
+        nap();
+}
+
+/* Until all ranks are there: on a busy machine a program takes seconds to begin. */
+static void await_all(void)
+{
+    char name[32];
+    snprintf(name, sizeof name, ".here%d", first);
+    touch(name);
+    for (int rank = 0; rank < ranks; rank++) {
+        snprintf(name, sizeof name, ".here%d", rank);
+        await_file(name);
+    }
+}
+
 static void begin(void)
 {
     ncclUniqueId id;
+    await_all();
     if (!share_id_in_time(&id, "", -1))
         must_nccl(ncclSystemError, "ncclGetUniqueId");
     NCCL(ncclCommInitRank(&comm, ranks, id, first));
@@ -57,14 +78,6 @@ static ncclResult_t await_failure(void)
     return state;
 }
 
-static void await_file(const char *name)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s%s", id_file, name);
-    for (int turn = 0; turn < 30000 && access(path, F_OK) != 0; turn++)
-        nap();
-}
-
 /* Rank 1 does not come to where another communicator is made of the ranks; of one that is shrunk, the last rank is not to. */
 static void made_without_one(bool shrinks)
 {
@@ -84,7 +97,7 @@ static void made_without_one(bool shrinks)
 
 static void *abort_soon(void *aborted)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     *(ncclResult_t *)aborted = nccl.ncclCommAbort(comm);
     return NULL;
 }
@@ -162,11 +175,12 @@ static ncclResult_t live_once(ncclComm_t of)
 static void live(void)
 {
     ncclResult_t result = ncclSuccess;
+    await_all();
     for (int turn = 0; result == ncclSuccess; turn++) {
         char name[32];
         ncclUniqueId id;
         snprintf(name, sizeof name, ".%d", turn);
-        if (!share_id_in_time(&id, name, 2000)) {
+        if (!share_id_in_time(&id, name, turn ? 2000 : -1)) { /* the first one comes */
             printf("rank %d is told nothing more\n", first);
             return;
         }

@@ -145,7 +145,7 @@ class Sandbox(unittest.TestCase):
             case = Case(stack, uid=uid, nvidia=nvidia, mode=mode, mps=mps)
             case.client(1001)
             case.client(1001 if same else 1002)
-            done = trial.wait_until(lambda: case.text().count("attack: all were tried") >= 2, 30)  # warm workers try as well
+            done = trial.wait_until(lambda: case.text().count("attack: all were tried") >= 2, 100)  # warm workers try as well
             text = case.text()
             self.assertTrue(done, text)
             tried = re.findall(r"attack: (.*): (SUCCEEDED|refused)", text)
@@ -194,13 +194,14 @@ class Sandbox(unittest.TestCase):
                      "another policy of scheduling for other processes"):
             self.assertIn(name, could)
 
-    def tried(self, orders, **options):
-        """How one thing went that the worker of a session tried."""
+    def tried(self, orders, look=lambda case: None, **options):
+        """How one thing went that the worker of a session tried; `look` is called while it is there."""
         with contextlib.ExitStack() as stack:
             case = Case(stack, orders=orders, **options)
             case.client(1001)
             said = re.compile(r"attack: %s, and it lives: (SUCCEEDED|refused)" % re.escape(orders))
-            self.assertTrue(trial.wait_until(lambda: said.search(case.text()), 20), case.text())
+            self.assertTrue(trial.wait_until(lambda: said.search(case.text()), 100), case.text())
+            look(case)
             return said.search(case.text())[1]
 
     def test_own_network(self):
@@ -212,9 +213,16 @@ class Sandbox(unittest.TestCase):
 
     def test_shared_memory(self):
         """/dev/shm is memory wherever the server's folder is, as drivers cannot lock files of disks, and nothing stays of it."""
-        before = set(os.listdir("/dev/shm"))
-        self.assertEqual(self.tried("shared memory", nvidia=True), "SUCCEEDED")
-        self.assertEqual([name for name in set(os.listdir("/dev/shm")) - before if name.startswith("remote-gpu-")], [])
+        own = set()  # others' servers have such folders as well
+
+        def look(case):
+            for worker in trial.workers_of(case.server.pid):
+                with open("/proc/%d/mountinfo" % worker) as file:
+                    mounts = [line.split()[3:5] for line in file]
+                own.update("/dev/shm" + root for root, place in mounts if place == "/dev/shm" and root.startswith("/remote-gpu-"))
+
+        self.assertEqual(self.tried("shared memory", look, nvidia=True), "SUCCEEDED")
+        self.assertEqual([path for path in own if os.path.exists(path)], [])
 
     def test_libraries_beside_the_driver(self):
         """Its own libraries it opens by name, as the one that compiles PTX, wherever it lies."""
