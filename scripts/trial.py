@@ -175,7 +175,7 @@ def thread_states(pid):
     states = []
     for thread in os.listdir("/proc/%d/task" % pid):
         try:
-            with open("/proc/%d/task/%s/stat" % (pid, thread)) as file:
+            with open("/proc/%d/task/%s/stat" % (pid, thread), errors="replace") as file:
                 states.append(file.read().rpartition(")")[2].split()[0])
         except OSError:
             pass
@@ -190,7 +190,7 @@ def workers_of(pid):
 def name_of(pid):
     """The name of a process's program; "" once it has gone."""
     try:
-        with open("/proc/%d/comm" % pid) as file:
+        with open("/proc/%d/comm" % pid, errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""
@@ -205,7 +205,7 @@ def all_children_of(pid):
     """Process id, state and name of each child of a process, zombies included."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, IndexError), open("/proc/%s/stat" % entry) as file:
+        with contextlib.suppress(OSError, IndexError), open("/proc/%s/stat" % entry, errors="replace") as file:
             # The name, in parentheses, may hold anything; the parent is the second field behind it. A process whose
             # first thread has ended is a zombie, but has its files until the others (the 18th field) have, too.
             head, _, rest = file.read().rpartition(")")

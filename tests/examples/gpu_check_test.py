@@ -116,6 +116,20 @@ class Rows(unittest.TestCase):
         self.assertTrue(report["machine"]["memory"])
 
 
+class Processes(unittest.TestCase):
+    def test_names_of_any_bytes(self):
+        """Whatever a process of the machine calls itself, others are found beside it."""
+        name = "import time; open('/proc/self/comm', 'wb').write(b'\\xff)x'); print(flush=True); time.sleep(100)"
+        with subprocess.Popen([sys.executable, "-c", name], stdout=subprocess.PIPE) as child:
+            child.stdout.readline()
+            try:
+                self.assertIn(child.pid, trial.children_of(os.getpid()))
+                self.assertEqual(trial.name_of(child.pid), "\ufffd)x")
+                self.assertEqual(len(trial.thread_states(child.pid)), 1)
+            finally:
+                child.kill()
+
+
 class Collected(unittest.TestCase):
     def test_elsewhere(self):
         """In another folder, of root's home or /tmp, with a driver in a folder of its own: in the sandbox, and libraries that are missing."""
