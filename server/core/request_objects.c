@@ -145,7 +145,8 @@ static void detach(struct rg_request *request, uint64_t handle, void *extra)
 static bool bound_to_context(enum rg_kind kind)
 {
     return kind != RG_KIND_CONTEXT && kind != RG_KIND_LIBRARY && kind != RG_KIND_KERNEL &&
-           kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION;
+           kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION && kind != RG_KIND_RESOURCES &&
+           kind != RG_KIND_GREEN;
 }
 
 /*

@@ -276,6 +276,28 @@ static void shared(void)
     printf("%u, a variable is %u\n", read_counter(memory), read_counter(variable));
 }
 
+/* What is described and made while another context is current does not go with that. */
+static void beside_another(void)
+{
+    CUcontext other;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    CUstream stream;
+    CUdeviceptr memory;
+    CHECK(cuCtxCreate_v2(&other, 0, 0));
+    CHECK(cuMemAlloc_v2(&memory, 64)); /* a server knows of the context by then */
+    CHECK(cuDevResourceGenerateDesc(&description, &whole, 1));
+    CHECK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    TRY(cuCtxDestroy_v2(other));
+    CHECK(cuCtxSetCurrent(primary));
+    TRY(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    TRY(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&counters}, NULL));
+    TRY(cuStreamSynchronize(stream));
+    TRY(cuGreenCtxDestroy(green));
+    TRY(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    TRY(cuGreenCtxDestroy(green));
+}
+
 /* --- what waits for what -------------------------------------------------------------------------------- */
 
 static atomic_bool go_on;
@@ -392,6 +414,7 @@ int main(void)
     wrong_divisions();
     parts();
     shared();
+    beside_another();
     waits();
     retained();
     fault();

@@ -89,7 +89,8 @@ CUresult sg_enter_current(bool any, struct sg_context **context)
     struct sg_context *current = sg_context_current();
     if (current == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!atomic_load_explicit(&current->active, memory_order_acquire))
+    if (!atomic_load_explicit(&current->active, memory_order_acquire) ||
+        !atomic_load_explicit(&current->owner->active, memory_order_acquire))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *context = current;
     return any ? CUDA_SUCCESS : (CUresult)atomic_load_explicit(&current->owner->sticky, memory_order_relaxed);

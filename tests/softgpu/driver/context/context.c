@@ -394,6 +394,27 @@ Test(device, shared_memory_is_that_of_the_capability)
     cr_expect(has_shared_memory("13.0", 228, 227));
 }
 
+/* It holds the primary context; where a program gives back more than it has, that ends all the same. */
+Test(context, a_green_one_is_of_no_use_without_the_primary_one)
+{
+    CUcontext primary, context;
+    CUgreenCtx green;
+    CUdeviceptr memory;
+    CUstream stream;
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&primary, 0));
+    OK(cuGreenCtxCreate(&green, NULL, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&context, green));
+    OK(cuCtxSetCurrent(context));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuMemAlloc_v2(&memory, 64));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc_v2(&memory, 64));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuGreenCtxDestroy(green));
+}
+
 static void no_device_visible(void)
 {
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
