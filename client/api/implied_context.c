@@ -34,6 +34,11 @@ static bool begin(uint64_t context)
     return thread && rg_thread_push_context(thread, context);
 }
 
+bool rg_implied_context_begin_in(uint64_t context)
+{
+    return begin(context);
+}
+
 /* The context that an object was made in, 0 if it belongs to none. */
 static uint64_t context_of(enum rg_kind kind, uint64_t handle)
 {

@@ -28,6 +28,8 @@ static inline bool rg_implied_context_lacks(CUresult result)
  */
 bool rg_implied_context_begin(enum rg_kind kind, uint64_t handle);
 bool rg_implied_context_of_address(uint64_t address);
+/** Makes that context current, whichever the thread has. False: it is 0, or there is no memory. */
+bool rg_implied_context_begin_in(uint64_t context);
 bool rg_implied_context_of_texture(uint64_t number);
 void rg_implied_context_end(void);
 

@@ -118,16 +118,29 @@ static CUresult add_own(struct rebuilt *r, struct rg_graph_plan *old, const size
     return CUDA_SUCCESS;
 }
 
-/* The context that the worker makes a phase's steps in, where the thread has none: theirs. */
+/* The context of the first kernel, or of the first condition (`kernels` false), of a phase (phases NULL: of all); 0: there is none. */
+static uint64_t first_context(const struct rg_graph_plan *plan, const size_t *phases, size_t phase,
+                              bool kernels)
+{
+    uint64_t context = 0;
+    for (size_t i = 0; i < plan->n && !context; i++) {
+        const struct rg_graph_step *step = &plan->steps[i];
+        const struct rg_graph_work *work = !phases || phases[i] == phase ? step->work : NULL;
+        if (work && kernels && work->params.type == CU_GRAPH_NODE_TYPE_KERNEL)
+            context = (uint64_t)work->context;
+        else if (work && !kernels)
+            context = (uint64_t)(work->condition ? work->condition->context : work->context);
+        for (unsigned b = 0; work && b < step->n_bodies && !context; b++)
+            context = first_context(step->bodies[b], NULL, 0, kernels);
+    }
+    return context;
+}
+
+/* The context that the worker makes a phase's steps in: that of kernels says which multiprocessors they get. */
 static uint64_t context_of(const struct rg_graph_plan *plan, const size_t *phases, size_t phase)
 {
-    for (size_t i = 0; i < plan->n; i++) {
-        const struct rg_graph_work *work = phases[i] == phase ? plan->steps[i].work : NULL;
-        const CUcontext context = !work ? NULL : work->condition ? work->condition->context : work->context;
-        if (context)
-            return (uint64_t)context;
-    }
-    return 0;
+    const uint64_t context = first_context(plan, phases, phase, true);
+    return context ? context : first_context(plan, phases, phase, false);
 }
 
 /* The worker's steps of a phase as one, behind all that came before. */
@@ -146,7 +159,7 @@ static CUresult add_native(struct rebuilt *r, const struct rg_graph_plan *old, c
         return CUDA_SUCCESS;
     if (r->native != SIZE_MAX)
         r->before[n++] = r->native;
-    const bool brought = rg_implied_context_begin(RG_KIND_CONTEXT, context_of(old, phases, phase));
+    const bool brought = rg_implied_context_begin_in(context_of(old, phases, phase));
     CUresult result = rg_graph_native_make(old, phases, phase, &native);
     if (brought)
         rg_implied_context_end();
