@@ -247,7 +247,7 @@ static void settle(struct rg_request *request, const struct rg_nccl_library *ncc
             .device = begun->parent ? begun->parent->device : (CUdevice)begun->beginning.device,
             .context = begun->parent ? begun->parent->context : begun->context};
     if (begun->parent)
-        begun->parent->users--;
+        rg_nccl_leave(begun->parent);
     pthread_mutex_unlock(&state->lock);
     if (begun->context)
         (void)rg_driver.cuDevicePrimaryCtxRelease_v2((CUdevice)begun->beginning.device);
@@ -330,11 +330,11 @@ CUresult rg_execute_rgNcclEnd(struct rg_request *request, unsigned long long num
             send_away(state, slot);
         *result = how == RG_NCCL_FINALIZE ? finalize(nccl, comm, slot->blocking) : end_it(nccl, comm, how);
         rg_context_unknown();
+    } else if (!alone) { /* there is no thread to wait on: who leaves it last frees the number */
+        rg_nccl_library_extension()->give_up(comm);
     }
     pthread_mutex_lock(&state->lock);
-    slot->users--;
-    if (ends)
-        *slot = (struct rg_nccl_slot){0};
+    rg_nccl_leave(slot);
     pthread_mutex_unlock(&state->lock);
     return request->result;
 }

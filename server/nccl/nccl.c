@@ -83,14 +83,21 @@ struct rg_nccl_slot *rg_nccl_use(struct rg_request *request, uint64_t number)
     return slot;
 }
 
+void rg_nccl_leave(struct rg_nccl_slot *slot)
+{
+    slot->users--;
+    if (slot->ending && !slot->users)
+        *slot = (struct rg_nccl_slot){0};
+}
+
 /* `posted`: how a call failed that nobody waits for, or ncclSuccess. */
 static void unuse(struct rg_request *request, struct rg_nccl_slot *slot, int posted)
 {
     struct rg_nccl_state *state = rg_nccl_state_of(request);
     RG_SCOPED_LOCK(&state->lock);
-    slot->users--;
     if (posted != ncclSuccess)
         slot->posted = posted;
+    rg_nccl_leave(slot);
 }
 
 /* --- groups of calls ------------------------------------------------------------------------------------ */

@@ -33,6 +33,8 @@ struct rg_nccl_state {
 struct rg_nccl_state *rg_nccl_state_of(struct rg_request *request);
 /** The slot of a communicator that is there, which is used from now on; NULL: there is none of that number. */
 struct rg_nccl_slot *rg_nccl_use(struct rg_request *request, uint64_t number);
+/** One use less; who is the last in one that is ending frees its number. The state's lock is held. */
+void rg_nccl_leave(struct rg_nccl_slot *slot);
 /** A sentence of the worker's own about what failed last, which stays; NULL: the library's is told. */
 void rg_nccl_say(const char *why);
 

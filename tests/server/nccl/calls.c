@@ -7,6 +7,7 @@
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define DEVICE 0x700000000000ull /* where the only device memory is */
@@ -19,7 +20,10 @@ static char own[64]; /* memory of this process */
 /* --- the library ---------------------------------------------------------------------------------------------------- */
 
 static unsigned called;
-static int counted = RANKS; /* what it says of a split's ranks; 0: nothing */
+static bool waits;                /* a reduction lasts until its communicator is given up */
+static atomic_bool inside, given; /* it does; it was */
+static bool extended;             /* the library is the software device's */
+static int counted = RANKS;       /* what it says of a split's ranks; 0: nothing */
 
 static ncclResult_t begin_group(void)
 {
@@ -74,6 +78,9 @@ static ncclResult_t reduce(const void *send, void *receive, size_t count, ncclDa
 {
     (void)send, (void)receive, (void)count, (void)type, (void)op, (void)root, (void)comm, (void)stream;
     called++;
+    atomic_store(&inside, waits);
+    while (waits && !atomic_load(&given))
+        usleep(1000);
     return ncclSuccess;
 }
 
@@ -112,9 +119,16 @@ const struct rg_nccl_library *rg_nccl_library(const char **why)
     return &library;
 }
 
+static void give_up(ncclComm_t comm)
+{
+    CHECK(comm);
+    atomic_store(&given, true);
+}
+
 const struct rg_nccl_extension *rg_nccl_library_extension(void)
 {
-    return NULL;
+    static const struct rg_nccl_extension extension = {.give_up = give_up};
+    return extended ? &extension : NULL;
 }
 
 void rg_nccl_set_driver(const char *driver)
@@ -248,6 +262,41 @@ static void test_uncounted_split(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/* Returns how many there were. */
+static unsigned set_executors(struct client *c, unsigned n)
+{
+    pthread_mutex_lock(&c->worker->roles);
+    const unsigned before = c->worker->n_executors;
+    c->worker->n_executors = n;
+    pthread_mutex_unlock(&c->worker->roles);
+    return before;
+}
+
+/* An abort while another thread is inside of a call, and there is no thread for it: that call ends, and then the number is free. */
+static void test_abort_without_a_thread(void)
+{
+    const struct rg_nccl_call call = call_of(RG_NCCL_REDUCE, 0);
+    struct client *c = begin();
+    extended = waits = true;
+    put(c, RG_OP_rgNcclGroup, 0, 78, "48r", RG_NCCL_CALL_WORDS, (uint64_t)RG_NCCL_CALL_WORDS, &call,
+        sizeof call);
+    send_batch(c);
+    while (!atomic_load(&inside))
+        usleep(1000);
+    const unsigned before = set_executors(c, RG_EXECUTORS_MAX);
+    put(c, RG_OP_rgNcclEnd, 1, 77, "84", (uint64_t)0, RG_NCCL_ABORT);
+    send_batch(c);
+    CHECK(receive(c, 5000)); /* the two come in any order */
+    CHECK(receive(c, 5000));
+    (void)set_executors(c, before);
+    waits = false;
+    extended = false;
+    make(c, (struct rg_nccl_beginning){.parent = RG_NCCL_COMMS_MAX, .ranks = RANKS}, RANKS);
+    CALL(c, RG_OP_rgNcclEnd, 0, CUDA_SUCCESS, "84", (uint64_t)0, RG_NCCL_ABORT);
+    CHECK((int)*(unsigned *)(void *)c->got.output == ncclSuccess); /* nobody else is taken to be in it */
+    CHECK(client_destroy(c) == 0);
+}
+
 int main(void)
 {
     setenv("REMOTE_GPU_IMAGE_CACHE", "off", 1);
@@ -257,5 +306,6 @@ int main(void)
     test_whose_buffers();
     test_wide_numbers();
     test_uncounted_split();
+    test_abort_without_a_thread();
     return 0;
 }
