@@ -25,7 +25,7 @@ void rg_nccl_begin_none(struct rg_nccl_begun *beginnings, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         *beginnings[i].out = NULL;
-        rg_nccl_comm_free(beginnings[i].comm);
+        rg_nccl_comm_let_go(beginnings[i].comm);
     }
 }
 
@@ -38,7 +38,7 @@ static void hand_out(const struct rg_nccl_begun *beginnings, size_t n, const uns
         comm->rank = (int)told[2 * i + 1];
         *beginnings[i].out = comm->ranks ? comm : NULL;
         if (!comm->ranks)
-            rg_nccl_comm_free(comm);
+            rg_nccl_comm_let_go(comm);
     }
 }
 

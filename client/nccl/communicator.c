@@ -124,18 +124,11 @@ void rg_nccl_comm_let_go(ncclComm_t comm)
     if (atomic_fetch_sub(&comm->held, 1) > 1)
         return;
     pthread_mutex_lock(&lock);
+    numbers[comm->number] = false; /* none of its calls can be sent to another one that has it then */
     leave_clique(comm->clique);
     pthread_mutex_unlock(&lock);
     free(comm->operators);
     free(comm);
-}
-
-void rg_nccl_comm_free(ncclComm_t comm)
-{
-    pthread_mutex_lock(&lock);
-    numbers[comm->number] = false;
-    pthread_mutex_unlock(&lock);
-    rg_nccl_comm_let_go(comm);
 }
 
 uint64_t rg_nccl_home_of(const struct rg_session *session)
@@ -290,14 +283,14 @@ static ncclResult_t destroy(ncclComm_t comm)
 {
     const ncclResult_t result = end("ncclCommDestroy", comm, RG_NCCL_DESTROY);
     if (result != ncclInvalidUsage) /* then another thread is inside of a call */
-        rg_nccl_comm_free(comm);
+        rg_nccl_comm_let_go(comm);
     return result;
 }
 
 void rg_nccl_comm_end(ncclComm_t comm, bool over)
 {
     if (over)
-        rg_nccl_comm_free(comm);
+        rg_nccl_comm_let_go(comm);
     else
         (void)destroy(comm);
 }
@@ -313,7 +306,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         return ncclSuccess;
     const ncclResult_t result = end("ncclCommAbort", comm, RG_NCCL_ABORT);
     if (result != ncclInvalidUsage && !rg_nccl_graphs_keep(comm, true))
-        rg_nccl_comm_free(comm);
+        rg_nccl_comm_let_go(comm);
     return result;
 }
 

@@ -70,9 +70,10 @@ ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t ke
 size_t rg_nccl_comm_ranks_here(const struct ncclComm *comm);
 /** Takes over what is said there (common/cuda/nccl_config.h). */
 ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking);
-/** Its number may be given to another one, and it goes, behind those who hold it. */
-void rg_nccl_comm_free(ncclComm_t comm);
-/** It stays what it is, whoever ends it, until it is let go. */
+/**
+ * It stays what it is, whoever ends it, until it is let go: by the program, whose it is from rg_nccl_comm_make on, and by those who are
+ * inside of a call. Then it goes, and another one may get its number.
+ */
 void rg_nccl_comm_hold(ncclComm_t comm);
 void rg_nccl_comm_let_go(ncclComm_t comm);
 /** Frees what the program has left already; but for one that is `over`, its worker ends it first. */
