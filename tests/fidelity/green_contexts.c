@@ -3,6 +3,7 @@
  * their kernels run, what they share with the primary context, what waits for what, and their ends.
  */
 #include "must.h"
+#include "where_kernel.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,14 +13,8 @@
 
 enum { GROUPS = 8, BLOCKS = 400, PLACES = 64 };
 
-/* Counts in `at` where blocks run; waits a little, so that others come. */
 static const char ptx[] =
-    ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .u32 variable = 7;\n"
-    ".visible .entry where(.param .u64 at)\n{\n.reg .u64 %a<4>;\n.reg .u32 %r<4>;\n.reg .pred %p;\n"
-    "ld.param.u64 %a1, [at];\ncvta.to.global.u64 %a1, %a1;\nmov.u32 %r1, %smid;\n"
-    "mul.wide.u32 %a2, %r1, 4;\nadd.u64 %a1, %a1, %a2;\natom.global.add.u32 %r2, [%a1], 1;\n"
-    "mov.u32 %r3, 0;\nagain:\nld.volatile.global.u32 %r2, [%a1];\nadd.u32 %r3, %r3, 1;\n"
-    "setp.lt.u32 %p, %r3, 2000;\n@%p bra again;\nret;\n}\n"
+    ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .u32 variable = 7;\n" WHERE_KERNEL
     ".visible .entry add(.param .u64 at)\n{\n.reg .u64 %a;\n.reg .u32 %r;\nld.param.u64 %a, [at];\n"
     "cvta.to.global.u64 %a, %a;\natom.global.add.u32 %r, [%a], 1;\nret;\n}\n"
     ".visible .entry fault()\n{\n.reg .u64 %a;\nmov.u64 %a, 16;\nst.global.u64 [%a], %a;\nret;\n}\n";

@@ -3,6 +3,7 @@
  * nodes. The graphs are launched in a stream of the primary context.
  */
 #include "must.h"
+#include "where_kernel.h"
 
 #include <stdint.h>
 
@@ -10,14 +11,7 @@
 
 enum { BLOCKS = 400, PLACES = 64 };
 
-/* Counts in `at` where blocks run; waits a little, so that others come. */
-static const char ptx[] =
-    ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .u32 variable = 7;\n"
-    ".visible .entry where(.param .u64 at)\n{\n.reg .u64 %a<4>;\n.reg .u32 %r<4>;\n.reg .pred %p;\n"
-    "ld.param.u64 %a1, [at];\ncvta.to.global.u64 %a1, %a1;\nmov.u32 %r1, %smid;\n"
-    "mul.wide.u32 %a2, %r1, 4;\nadd.u64 %a1, %a1, %a2;\natom.global.add.u32 %r2, [%a1], 1;\n"
-    "mov.u32 %r3, 0;\nagain:\nld.volatile.global.u32 %r2, [%a1];\nadd.u32 %r3, %r3, 1;\n"
-    "setp.lt.u32 %p, %r3, 2000;\n@%p bra again;\nret;\n}\n";
+static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n" WHERE_KERNEL;
 
 static CUcontext primary, context; /* the second is the green context's */
 static CUstream inside, outside;   /* of these */

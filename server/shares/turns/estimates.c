@@ -48,7 +48,8 @@ static uint64_t measured(const struct rg_pacer *pacer, uint64_t estimate, uint32
 void rg_estimate_learn(struct rg_pacer *pacer, uint64_t least, uint64_t most)
 {
     const uint64_t planned = pacer->planned_all;
-    const bool shorter = most<planned, longer = least> planned;
+    const bool shorter = most < planned;
+    const bool longer = least > planned;
     const uint64_t took = shorter ? most : least, size = rg_least(rg_most(took, planned), WEIGHTY_NS);
     const bool at_once = longer && took > planned + planned / 4 + RG_TURN_LEAST_NS;
     for (uint32_t i = 0; i < pacer->n_kinds; i++) {

@@ -276,10 +276,11 @@ static uint64_t interval(const struct rg_pacer *pacer, uint64_t now)
     const uint64_t start = rg_most(pacer->began, pacer->turn_at), end = pacer->chunk_at + pacer->planned_all;
     if (pacer->calm)
         return pacer->holding ? RG_PACER_AWAITED_NS : RG_PACER_GUEST_LOOK_NS;
-    if (now <
-        pacer->began) /* the turn has passed early: once at the expected end, and once when that is over */
-        return now + RG_PACER_EARLY_NS < pacer->began ? pacer->began - RG_PACER_EARLY_NS - now
-                                                      : pacer->began - now;
+    /* The turn has passed early: once at the expected end, and once when that is over. */
+    if (now + RG_PACER_EARLY_NS < pacer->began)
+        return pacer->began - RG_PACER_EARLY_NS - now;
+    if (now < pacer->began)
+        return pacer->began - now;
     uint64_t rest = rg_least(now > start ? (now - start) / 16 : 0, RG_PACER_LOOK_MAX_NS);
     if (pacer->holding && !pacer->unknown) {
         const uint64_t near = now < end ? (end - now) / 2 : (now - end) / 2;
