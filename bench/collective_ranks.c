@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SAMPLES = 9, BURST_MOST = 100, BYTES_OF_A_SIZE = 64 << 20 };
+enum { SAMPLES = 9, BURST_MOST = 1000, BYTES_OF_A_SIZE = 64 << 20 };
 
 static int ranks, rank;
 static ncclComm_t comm;
