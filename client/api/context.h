@@ -11,7 +11,7 @@
 struct rg_context *rg_context_shadow(CUcontext context);
 /**
  * A context, which stays, on the device of a guest's session (client/connect/guest.h). The program does not know it: it is current only
- * while a call of the program's has it so (client/multiserver/context_scope.h).
+ * while a call of the program's has it so (client/core/context_scope.h).
  */
 CUresult rg_context_of_guest(CUcontext *context, CUdevice device);
 /** Whether the program may call functions of contexts of this device. */

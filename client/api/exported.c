@@ -3,9 +3,9 @@
 
 #include "client/api/context.h"
 #include "client/connect/guest.h"
+#include "client/core/context_scope.h"
 #include "client/core/device_list.h"
 #include "client/core/home.h"
-#include "client/multiserver/context_scope.h"
 #include "common/base/hash_table.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"

@@ -30,13 +30,7 @@ static bool may_bring(void)
 /* An object's context that has ended is brought too: the call then says so. */
 static bool begin(uint64_t context)
 {
-    struct rg_thread *thread = context ? rg_thread_current() : NULL;
-    return thread && rg_thread_push_context(thread, context);
-}
-
-bool rg_implied_context_begin_in(uint64_t context)
-{
-    return begin(context);
+    return rg_context_scope_enter(context) == CUDA_SUCCESS;
 }
 
 /* The context that an object was made in, 0 if it belongs to none. */
@@ -78,9 +72,4 @@ bool rg_implied_context_of_address(uint64_t address)
 bool rg_implied_context_of_texture(uint64_t number)
 {
     return may_bring() && begin(rg_texture_context(number));
-}
-
-void rg_implied_context_end(void)
-{
-    rg_thread_current()->n_contexts--;
 }

@@ -9,6 +9,7 @@
 #ifndef RG_CLIENT_API_IMPLIED_CONTEXT_H
 #define RG_CLIENT_API_IMPLIED_CONTEXT_H
 
+#include "client/core/context_scope.h"
 #include "proto/kinds.h"
 
 #include <cuda.h>
@@ -23,14 +24,11 @@ static inline bool rg_implied_context_lacks(CUresult result)
 }
 /**
  * Makes the context of an object, of an address, or of a texture or surface object current, unless the thread
- * has a live one. True: it has been made so, until rg_implied_context_end. False: nothing was done; the call
+ * has a live one. True: it has been made so, until rg_context_scope_leave. False: nothing was done; the call
  * finds out what it lacks.
  */
 bool rg_implied_context_begin(enum rg_kind kind, uint64_t handle);
 bool rg_implied_context_of_address(uint64_t address);
-/** Makes that context current, whichever the thread has. False: it is 0, or there is no memory. */
-bool rg_implied_context_begin_in(uint64_t context);
 bool rg_implied_context_of_texture(uint64_t number);
-void rg_implied_context_end(void);
 
 #endif

@@ -9,13 +9,13 @@
 #include "client/api/memory_pool.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/thread.h"
-#include "client/multiserver/context_scope.h"
 #include "client/multiserver/proxy.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/startup_profile.h"
@@ -210,11 +210,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         rg_startup_profile_note_free(range.context, range.size);
     if (!rg_homes_differ(owner, 0))
         return rg_op_cuMemFree_v2(dptr);
-    struct rg_thread *thread = rg_thread_current(); /* of another server than the current context */
-    if (!rg_thread_push_context(thread, owner))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    RG_TRY(rg_context_scope_enter(owner)); /* of another server than the current context */
     status = rg_op_cuMemFree_v2(dptr);
-    thread->n_contexts--;
+    rg_context_scope_leave();
     return status;
 }
 

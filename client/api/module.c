@@ -11,10 +11,10 @@
 #include "client/cache/image.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/handle.h"
 #include "client/core/hooks.h"
 #include "client/core/session.h"
-#include "client/core/thread.h"
 #include "client/managed/managed.h"
 #include "client/multiserver/replication.h"
 #include "client/prefetch/loaded_images.h"
@@ -238,15 +238,14 @@ CUresult cuLibraryUnload(CUlibrary library)
 bool rg_modules_give_back(void)
 {
     struct rg_withdrawn_image image;
-    struct rg_thread *thread = rg_thread_current();
     bool any = false;
     rg_module_loads_wait();
-    while (thread && rg_loaded_images_withdraw(&image)) {
-        if (!rg_thread_push_context(thread, image.context))
+    while (rg_loaded_images_withdraw(&image)) {
+        if (rg_context_scope_enter(image.context) != CUDA_SUCCESS)
             return any;
         any |= (image.kind == RG_KIND_LIBRARY ? cuLibraryUnload((CUlibrary)image.handle)
                                               : cuModuleUnload((CUmodule)image.handle)) == CUDA_SUCCESS;
-        thread->n_contexts--;
+        rg_context_scope_leave();
     }
     return any;
 }

@@ -6,6 +6,7 @@
 #include "client/api/context.h"
 #include "client/api/stream.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/timeline/timeline.h"
@@ -135,10 +136,10 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
         .context = (uint64_t)context, .flags = flags, .priority = priority, .id = rg_stream_next_id()};
-    CUresult status = cuCtxPushCurrent_v2(context);
+    CUresult status = rg_context_scope_enter((uint64_t)context);
     if (status == CUDA_SUCCESS) {
         status = rg_op_rgGreenStreamCreate(&stream, greenCtx, flags, priority);
-        (void)cuCtxPopCurrent_v2(NULL);
+        rg_context_scope_leave();
     }
     if (status == CUDA_SUCCESS)
         *phStream = stream;

@@ -2,6 +2,7 @@
 #include "client/cache/variables.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
@@ -91,13 +92,12 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
     CUresult status = cuDevicePrimaryCtxGetState(0, &flags, &active);
     if (status == CUDA_SUCCESS)
         status = cuDevicePrimaryCtxRetain(&primary, 0);
-    struct rg_thread *thread = rg_thread_current();
+    if (status == CUDA_SUCCESS)
+        status = rg_context_scope_enter((uint64_t)primary);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!thread || !rg_thread_push_context(thread, (uint64_t)primary))
-        return CUDA_ERROR_OUT_OF_MEMORY;
     status = find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
-    thread->n_contexts--;
+    rg_context_scope_leave();
     if (active)
         (void)cuDevicePrimaryCtxRelease_v2(0);
     return status;

@@ -105,8 +105,8 @@ bool rg_call_waits_are_short(const struct rg_session *session)
 void rg_call_sets_home(const struct rg_call *call, uint64_t handle)
 {
     if (call->context || rg_several_servers())
-        rg_handle_set_home(handle,
-                           call->context ? rg_context_owner(call->context) : call->session->number + 1u);
+        rg_handle_set_home(handle, call->context ? rg_context_owner(call->context)
+                                                 : rg_home_of_session(call->session));
 }
 
 CUdevice rg_call_device(const struct rg_call *call, CUdevice device)

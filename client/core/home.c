@@ -13,7 +13,7 @@ uint64_t rg_home_look_up(enum rg_kind kind, uint64_t handle)
 uint64_t rg_home_look_up_device(CUdevice device)
 {
     const struct rg_session *session = rg_device_session(device);
-    return session ? session->number + 1u : 0;
+    return session ? rg_home_of_session(session) : 0;
 }
 
 uint64_t rg_home_look_up_address(uint64_t address)
@@ -41,4 +41,16 @@ struct rg_session *rg_home_session(uint64_t home)
 struct rg_session *rg_session_current(void)
 {
     return rg_home_session(0);
+}
+
+uint64_t rg_home_context(uint64_t home)
+{
+    if (home > rg_n_sessions)
+        return home;
+    return home ? atomic_load(&rg_home_session(home)->context) : rg_context_current();
+}
+
+uint64_t rg_home_context_of_stream(CUstream stream)
+{
+    return rg_home_context(rg_home_of(RG_KIND_STREAM, (uint64_t)stream));
 }

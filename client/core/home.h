@@ -63,5 +63,8 @@ static inline bool rg_homes_differ(uint64_t one, uint64_t other)
 }
 /** The session of the current context, or the first. */
 struct rg_session *rg_session_current(void);
+/** The context of a home: itself, or for a server the last that was used there; 0: none. */
+uint64_t rg_home_context(uint64_t home);
+uint64_t rg_home_context_of_stream(CUstream stream);
 
 #endif

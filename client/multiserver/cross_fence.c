@@ -7,9 +7,9 @@
 #include "client/multiserver/cross_fence.h"
 
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/home.h"
 #include "client/core/probe.h"
-#include "client/multiserver/context_scope.h"
 #include "client/multiserver/helper_stream.h"
 #include "client/multiserver/peer_link.h"
 #include "client/transfer/transfer.h"

@@ -1,9 +1,9 @@
 /* helper_stream.c - see helper_stream.h. */
 #include "client/multiserver/helper_stream.h"
 
+#include "client/core/context_scope.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
-#include "client/multiserver/context_scope.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
 #include "common/sync/scoped_lock.h"

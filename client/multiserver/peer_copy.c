@@ -15,9 +15,9 @@
 #include "client/multiserver/peer_copy.h"
 
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/home.h"
 #include "client/core/probe.h"
-#include "client/multiserver/context_scope.h"
 #include "client/multiserver/helper_stream.h"
 #include "client/multiserver/peer_link.h"
 #include "client/multiserver/proxy.h"

@@ -1,8 +1,8 @@
 /* proxy.c - see proxy.h. */
 #include "client/multiserver/proxy.h"
 
+#include "client/core/context_scope.h"
 #include "client/core/home.h"
-#include "client/multiserver/context_scope.h"
 #include "client/multiserver/cross_fence.h"
 #include "client/multiserver/helper_stream.h"
 

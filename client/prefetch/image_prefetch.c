@@ -9,6 +9,7 @@
 
 #include "client/cache/variables.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
@@ -191,8 +192,7 @@ void rg_image_prefetch_context(uint64_t context)
     struct batch batch = {.last = &batch.first, .context = context};
     if (atomic_flag_test_and_set(&begun) || !possible(RG_OP_rgImagePrefetch) || !rg_startup_profile_is_new())
         return;
-    struct rg_thread *thread = rg_thread_current();
-    if (!thread || !rg_thread_push_context(thread, context))
+    if (rg_context_scope_enter(context) != CUDA_SUCCESS)
         return;
     rg_own_images(&limits, send_image, &batch);
     while (batch.first) {
@@ -200,7 +200,7 @@ void rg_image_prefetch_context(uint64_t context)
         batch.first = image->next;
         load(image);
     }
-    thread->n_contexts--;
+    rg_context_scope_leave();
 }
 
 /* --- what is in others ---------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "client/cache/journal.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/home.h"
@@ -352,7 +353,6 @@ static void load(const struct remembered_image *remembered)
 
 void rg_startup_profile_context(CUdevice device, uint64_t context)
 {
-    struct rg_thread *thread = rg_thread_current();
     pthread_mutex_lock(&lock);
     const bool fresh = active && !(contexts >> device & 1);
     contexts |= active ? 1ull << device : 0;
@@ -363,7 +363,7 @@ void rg_startup_profile_context(CUdevice device, uint64_t context)
     const bool prefetches = active && !again;
     const unsigned n = rg_optimise[RG_OPT_IMAGE_DEDUP] ? n_images : 0;
     pthread_mutex_unlock(&lock);
-    if (!prefetches || !thread || !rg_thread_push_context(thread, context))
+    if (!prefetches || rg_context_scope_enter(context) != CUDA_SUCCESS)
         return;
     for (unsigned i = 0; i < n; i++) {
         pthread_mutex_lock(&lock);
@@ -374,5 +374,5 @@ void rg_startup_profile_context(CUdevice device, uint64_t context)
             load(&image);
     }
     prefetch_memory(device); /* whoever waits for that finds the images there */
-    thread->n_contexts--;
+    rg_context_scope_leave();
 }

@@ -342,11 +342,11 @@ def bringing_call(operation, symbol):
     if any(p.role == "del" for p in operation.parameters): # it forgets the object before it asks for a context
         return head + [f"    const bool rg_brought = {brought};",
                        f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
-                       "    if (rg_brought)", "        rg_implied_context_end();", "    return rg_result;", "}", ""]
+                       "    if (rg_brought)", "        rg_context_scope_leave();", "    return rg_result;", "}", ""]
     return head + [f"    {symbol.result} rg_result = {symbol.name}({symbol.arguments});",
                    f"    if (rg_implied_context_lacks(rg_result) && {brought}) {{",
                    f"        rg_result = {symbol.name}({symbol.arguments});",
-                   "        rg_implied_context_end();", "    }", "    return rg_result;", "}", ""]
+                   "        rg_context_scope_leave();", "    }", "    return rg_result;", "}", ""]
 
 
 def per_thread_call(symbol):

@@ -5,12 +5,12 @@
 
 #include "client/cache/query_cache.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/thread.h"
-#include "client/multiserver/context_scope.h"
 #include "common/base/limits.h"
 #include "generated/client/operations.h"
 

@@ -11,8 +11,8 @@
  * plans are refused.
  */
 #include "client/api/graph/native.h"
-#include "client/api/implied_context.h"
 #include "client/core/call.h"
+#include "client/core/context_scope.h"
 #include "client/core/handle.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
@@ -159,10 +159,10 @@ static CUresult add_native(struct rebuilt *r, const struct rg_graph_plan *old, c
         return CUDA_SUCCESS;
     if (r->native != SIZE_MAX)
         r->before[n++] = r->native;
-    const bool brought = rg_implied_context_begin_in(context_of(old, phases, phase));
+    const bool entered = rg_context_scope_enter(context_of(old, phases, phase)) == CUDA_SUCCESS;
     CUresult result = rg_graph_native_make(old, phases, phase, &native);
-    if (brought)
-        rg_implied_context_end();
+    if (entered)
+        rg_context_scope_leave();
     RG_TRY(result);
     result = rg_graph_plan_add(r->plan, NULL, r->before, n, &step);
     if (result != CUDA_SUCCESS) {

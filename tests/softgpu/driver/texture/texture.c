@@ -36,14 +36,13 @@ Test(texture, objects)
     OK(cuArrayDestroy(array));
 }
 
-/* Arrays that were not made for them have surface objects, too. */
+/* Surfaces need arrays that were made for them. */
 Test(texture, surfaces)
 {
     CUsurfObject surface;
     start_device();
     CUDA_RESOURCE_DESC what = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array_of(0)};
-    OK(cuSurfObjectCreate(&surface, &what));
-    OK(cuSurfObjectDestroy(surface));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuSurfObjectCreate(&surface, &what));
     what.res.array.hArray = array_of(CUDA_ARRAY3D_SURFACE_LDST);
     OK(cuSurfObjectCreate(&surface, &what));
     OK(cuSurfObjectDestroy(surface));

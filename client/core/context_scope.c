@@ -1,21 +1,9 @@
 /* context_scope.c - see context_scope.h. */
-#include "client/multiserver/context_scope.h"
+#include "client/core/context_scope.h"
 
-#include "client/core/home.h"
 #include "client/core/thread.h"
+#include "common/base/status.h"
 #include "generated/client/operations.h"
-
-uint64_t rg_home_context(uint64_t home)
-{
-    if (home > rg_n_sessions)
-        return home;
-    return home ? atomic_load(&rg_home_session(home)->context) : rg_context_current();
-}
-
-uint64_t rg_home_context_of_stream(CUstream stream)
-{
-    return rg_home_context(rg_home_of(RG_KIND_STREAM, (uint64_t)stream));
-}
 
 CUresult rg_context_scope_enter(uint64_t context)
 {
