@@ -144,13 +144,6 @@ static bool import_token(enum rg_kind kind, CUmemAllocationHandleType type, void
     return true;
 }
 
-/* The device whose server a handle is taken to be of: the current context's. */
-static CUdevice device_here(void)
-{
-    const CUdevice device = rg_device_current();
-    return device < 0 ? 0 : device;
-}
-
 static CUresult begin(CUmemAllocationHandleType type, unsigned long long flags, const void *out)
 {
     RG_TRY(rg_call_allowed(0));
@@ -186,7 +179,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUdevice device = device_here();
+    const CUdevice device = rg_device_current_or_first(); /* whose server the handle is taken to be of */
     int location = -1;
     CUresult status = rg_op_rgImportAllocation(device, &made, shHandleType, token, &location);
     if (status != CUDA_SUCCESS) {
@@ -224,7 +217,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
     CUmemoryPool made = (CUmemoryPool)rg_handle_create(RG_KIND_POOL);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult status = rg_op_rgImportPool(device_here(), &made, handleType, flags, token);
+    CUresult status = rg_op_rgImportPool(rg_device_current_or_first(), &made, handleType, flags, token);
     if (status == CUDA_SUCCESS)
         *pool_out = made;
     else

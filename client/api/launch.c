@@ -85,7 +85,7 @@ static uint64_t context_of_stream(CUstream stream, uint64_t current)
 /* Launches demand a stream of the current context, or one of which that or it is a green context. */
 static CUresult check_stream(CUstream stream, uint64_t context)
 {
-    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
+    if (rg_stream_is_default(stream))
         return CUDA_SUCCESS;
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
     if (shadow && atomic_load_explicit(&shadow->orphan, memory_order_relaxed))

@@ -14,9 +14,8 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulti
     CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUdevice device = rg_device_current();
     rg_handle_shadow(RG_KIND_ALLOCATION, made)->allocation =
-        (struct rg_allocation){.device = device < 0 ? 0 : device, .references = 1};
+        (struct rg_allocation){.device = rg_device_current_or_first(), .references = 1};
     CUresult status = rg_op_cuMulticastCreate(&made, prop);
     if (status == CUDA_SUCCESS)
         *mcHandle = made;

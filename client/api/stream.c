@@ -112,7 +112,7 @@ static CUresult describe(CUstream stream, const void *out, struct rg_stream *kno
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     stream = rg_effective_stream(stream);
-    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) {
+    if (rg_stream_is_default(stream)) {
         *known = (struct rg_stream){.context = rg_context_exact(), .id = (uintptr_t)stream};
         if (stream == CU_STREAM_PER_THREAD)
             known->id = 3 + (unsigned long long)rg_thread_current()->number * 2 + RG_OBJECTS_MAX;

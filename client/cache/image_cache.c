@@ -210,7 +210,7 @@ struct rg_cached_image *rg_image_cache_find(enum rg_kind kind, struct rg_image_v
                                             const struct rg_jit *jit)
 {
     const struct rg_session *session = rg_session_current();
-    const CUdevice current = rg_device_current(), here = current < 0 ? 0 : current;
+    const CUdevice here = rg_device_current_or_first();
     if (!usable(session))
         return NULL;
     const uint32_t numbers[] = {3 /* raised when records change */, (uint32_t)kind,
@@ -234,8 +234,7 @@ struct rg_cached_image *rg_image_cache_find(enum rg_kind kind, struct rg_image_v
 struct rg_cached_image *rg_image_cache_find_named(const struct rg_cached_image_name *image)
 {
     const struct rg_session *session = rg_session_current();
-    const CUdevice current = rg_device_current();
-    return usable(session) ? entry_of(session, current < 0 ? 0 : current, image->name, image) : NULL;
+    return usable(session) ? entry_of(session, rg_device_current_or_first(), image->name, image) : NULL;
 }
 
 const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *cached)
@@ -245,8 +244,7 @@ const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_im
 
 bool rg_image_cache_here(const struct rg_cached_image *cached)
 {
-    const CUdevice here = rg_device_current();
-    return rg_session_current() == cached->session && (here < 0 ? 0 : here) == cached->device;
+    return rg_session_current() == cached->session && rg_device_current_or_first() == cached->device;
 }
 
 void rg_image_cache_drop(struct rg_cached_image *cached)

@@ -13,8 +13,7 @@ static uint64_t left(const struct rg_session *session)
     const rg_memory_level said = atomic_load_explicit(&session->memory_left, memory_order_relaxed);
     if (said)
         return rg_memory_level_bytes(said);
-    const CUdevice device = rg_device_current();
-    const struct rg_device_info *info = rg_device(device < 0 ? 0 : device);
+    const struct rg_device_info *info = rg_device(rg_device_current_or_first());
     return info ? info->memory_total / 2 : 0;
 }
 

@@ -72,3 +72,9 @@ CUdevice rg_device_current(void)
     struct rg_shadow *shadow = thread ? rg_handle_shadow(RG_KIND_CONTEXT, rg_thread_context(thread)) : NULL;
     return shadow ? shadow->context.device : -1;
 }
+
+CUdevice rg_device_current_or_first(void)
+{
+    const CUdevice current = rg_device_current();
+    return current < 0 ? 0 : current;
+}

@@ -30,5 +30,7 @@ void rg_device_list(unsigned device, struct rg_session *session, CUdevice number
 CUdevice rg_device_add_guest(struct rg_session *session);
 /** The current context's device; -1 if there is none. */
 CUdevice rg_device_current(void);
+/** The same; without a context the first device. */
+CUdevice rg_device_current_or_first(void);
 
 #endif

@@ -113,7 +113,7 @@ static CUresult state_of(const struct rg_shadow *shadow, CUresult unknown)
 
 CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown)
 {
-    if (kind == RG_KIND_STREAM && handle <= (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD)
+    if (kind == RG_KIND_STREAM && rg_stream_is_default((CUstream)handle))
         return CUDA_SUCCESS;
     const struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
     if (!shadow && kind == RG_KIND_FUNCTION)

@@ -133,6 +133,12 @@ struct rg_link_state {
     struct rg_linker *state; /* client/api/link.c */
 };
 
+/** Whether it is one of the streams that need no creation: 0, and those that cuda.h names. */
+static inline bool rg_stream_is_default(CUstream stream)
+{
+    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
 struct rg_shadow {
     _Atomic uint64_t home; /* client/core/home.h */
     atomic_bool orphan;    /* its context is gone (rg_handle_orphan_context) */

@@ -30,7 +30,7 @@ static bool set_mark(struct rg_pace *pace, struct rg_context *context)
 {
     struct rg_session *session = context->session;
     const unsigned number = pace->turn % RG_PACE_STEPS;
-    const bool created = (uintptr_t)pace->stream > (uintptr_t)CU_STREAM_PER_THREAD;
+    const bool created = !rg_stream_is_default(pace->stream);
     const uint64_t position = rg_timeline_position(session);
     uint64_t handle, id = 0;
     if (!session->op_numbers[created ? RG_OP_rgStreamWatch : RG_OP_rgDefaultStreamWatch])

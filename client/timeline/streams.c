@@ -115,38 +115,33 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t conte
     return shadow ? &shadow->stream.timeline : NULL;
 }
 
-/* The stream's own, if it is one that was created; NULL: a default stream, which waits for others and others
- * for it. */
-static struct rg_stream_timeline *created(CUstream stream)
+/* Of a stream that was created; NULL: a default stream, which waits for others and others for it. */
+static struct rg_stream *created(CUstream stream)
 {
-    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
-        return NULL;
-    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
-    return shadow ? &shadow->stream.timeline : NULL;
+    struct rg_shadow *shadow =
+        rg_stream_is_default(stream) ? NULL : rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
+    return shadow ? &shadow->stream : NULL;
 }
 
 void rg_timeline_work(const struct rg_call *call, CUstream stream)
 {
     struct rg_timeline *session = &call->session->timeline;
-    struct rg_shadow *shadow = (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD
-                                   ? NULL
-                                   : rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
-    struct rg_stream_timeline *timeline = shadow ? &shadow->stream.timeline : NULL;
+    struct rg_stream *own = created(stream);
     struct rg_pace *pace = /* of the stream's context, which may be a green one of that which is current */
-        rg_pace_of(call->thread, stream, shadow ? shadow->stream.context : call->context);
+        rg_pace_of(call->thread, stream, own ? own->context : call->context);
     const uint64_t at = call->position;
     pace->left -= pace->stream == stream;
     const bool legacy = (uintptr_t)stream <= (uintptr_t)CU_STREAM_LEGACY;
     if (call->lasts) {
-        _Atomic uint64_t *lasting = legacy     ? &session->lasting_legacy
-                                    : timeline ? &timeline->lasting
-                                               : &session->lasting_unnamed;
+        _Atomic uint64_t *lasting = legacy ? &session->lasting_legacy
+                                    : own  ? &own->timeline.lasting
+                                           : &session->lasting_unnamed;
         atomic_store_explicit(lasting, at, memory_order_relaxed);
         if (!legacy)
             atomic_store_explicit(&session->lasting_not_legacy, at, memory_order_relaxed);
     }
-    if (timeline && (rg_op_traits[call->op] & RG_TRAIT_WORK))
-        atomic_store_explicit(&timeline->work, at, memory_order_relaxed);
+    if (own && (rg_op_traits[call->op] & RG_TRAIT_WORK))
+        atomic_store_explicit(&own->timeline.work, at, memory_order_relaxed);
 }
 
 /* A position that records are given, not one that is known to be completed. */
@@ -187,8 +182,9 @@ static bool streams_are_done(const struct rg_context *context)
         return false;
     const size_t n = rg_handle_list(RG_KIND_STREAM, 0, streams, FOLLOWED);
     for (size_t i = 0; i < n; i++) {
-        const struct rg_stream_timeline *stream = created((CUstream)streams[i]);
-        if (!stream || !rg_timeline_stream_reached(context, stream, last(&stream->lasting)))
+        const struct rg_stream *stream = created((CUstream)streams[i]);
+        if (!stream ||
+            !rg_timeline_stream_reached(context, &stream->timeline, last(&stream->timeline.lasting)))
             return false;
     }
     return n < FOLLOWED;
@@ -225,13 +221,13 @@ static CUresult ask_stream(struct rg_context *context, uint64_t handle, struct r
 {
     struct rg_session *session = context->session;
     const unsigned epoch = rg_subscription_epoch();
-    const bool own = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
+    const bool unnamed = rg_stream_is_default(stream);
     const struct rg_subscription wanted = {.context = handle,
                                            .stream = timeline,
-                                           .named = own ? (uint64_t)stream : 0,
+                                           .named = unnamed ? 0 : (uint64_t)stream,
                                            .position = rg_timeline_position(session)};
     const uint64_t id = rg_subscribe(session, &timeline->subscriber, &wanted);
-    CUresult status = own ? rg_op_rgStreamAsk(stream, id) : rg_op_rgDefaultStreamAsk(stream, id);
+    CUresult status = unnamed ? rg_op_rgDefaultStreamAsk(stream, id) : rg_op_rgStreamAsk(stream, id);
     atomic_store_explicit(&timeline->subscriber.epoch, epoch, memory_order_relaxed);
     if (status != CUDA_ERROR_NOT_READY)
         rg_unsubscribe(session, id);
@@ -254,12 +250,12 @@ static void polled_stream(const struct rg_session *session, CUstream stream, boo
 CUresult rg_timeline_query_stream(CUstream stream)
 {
     stream = rg_effective_stream(stream);
-    const bool own = (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD;
     uint64_t handle;
     struct rg_stream_timeline *timeline = rg_timeline_of_stream(stream, 0, &handle);
     struct rg_context *context = rg_timeline_trusted(handle);
     if (!timeline || !context)
-        return own ? rg_op_cuStreamQuery(stream) : rg_op_rgDefaultStreamAsk(stream, 0);
+        return rg_stream_is_default(stream) ? rg_op_rgDefaultStreamAsk(stream, 0)
+                                            : rg_op_cuStreamQuery(stream);
     for (int attempt = 0; attempt < 2; attempt++) {
         if (stream_is_idle(context, stream, timeline)) {
             polled_stream(context->session, stream, true);

@@ -29,8 +29,7 @@ static uint64_t context_of_function(uint64_t owner)
 static CUdevice device_of_function(uint64_t context)
 {
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
-    const CUdevice device = shadow ? shadow->context.device : rg_device_current();
-    return device >= 0 ? device : 0;
+    return shadow ? shadow->context.device : rg_device_current_or_first();
 }
 
 bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name, uint64_t owner)
