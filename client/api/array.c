@@ -43,21 +43,15 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, 
     CUarray array = (CUarray)rg_handle_create(RG_KIND_ARRAY);
     if (!array)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array)->array =
+        (struct rg_array){.descriptor = *descriptor, .texel_size = size};
     if (plain)
         status = rg_op_cuArrayCreate_v2(
             &array, &(CUDA_ARRAY_DESCRIPTOR){descriptor->Width, descriptor->Height, descriptor->Format,
                                              descriptor->NumChannels});
     else
         status = rg_op_cuArray3DCreate_v2(&array, descriptor);
-    if (status != CUDA_SUCCESS) {
-        rg_handle_delete(RG_KIND_ARRAY, (uint64_t)array);
-        return status;
-    }
-    struct rg_array *shadow = &rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array)->array;
-    shadow->descriptor = *descriptor;
-    shadow->texel_size = size;
-    *out = array;
-    return CUDA_SUCCESS;
+    return rg_handle_made(RG_KIND_ARRAY, (uint64_t)array, status, out);
 }
 
 CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)

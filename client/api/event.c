@@ -24,12 +24,7 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
     shadow->event = (struct rg_event){.context = rg_context_current(), .flags = Flags};
-    CUresult status = rg_op_cuEventCreate(&event, Flags);
-    if (status == CUDA_SUCCESS)
-        *phEvent = event;
-    else
-        rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
-    return status;
+    return rg_handle_made(RG_KIND_EVENT, (uint64_t)event, rg_op_cuEventCreate(&event, Flags), phEvent);
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent)

@@ -217,10 +217,6 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
     CUmemoryPool made = (CUmemoryPool)rg_handle_create(RG_KIND_POOL);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult status = rg_op_rgImportPool(rg_device_current_or_first(), &made, handleType, flags, token);
-    if (status == CUDA_SUCCESS)
-        *pool_out = made;
-    else
-        rg_handle_delete(RG_KIND_POOL, (uint64_t)made);
-    return status;
+    const CUresult status = rg_op_rgImportPool(rg_device_current_or_first(), &made, handleType, flags, token);
+    return rg_handle_made(RG_KIND_POOL, (uint64_t)made, status, pool_out);
 }

@@ -254,12 +254,7 @@ static CUresult open_event(const void *token, void *user)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event)->event = (struct rg_event){
         .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
-    CUresult status = rg_op_rgIpcOpenEvent(&event, token);
-    if (status == CUDA_SUCCESS)
-        *(CUevent *)user = event;
-    else
-        rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
-    return status;
+    return rg_handle_made(RG_KIND_EVENT, (uint64_t)event, rg_op_rgIpcOpenEvent(&event, token), user);
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)

@@ -182,12 +182,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     CUmemoryPool made = (CUmemoryPool)rg_handle_create(RG_KIND_POOL);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult status = rg_op_cuMemPoolCreate(&made, poolProps);
-    if (status == CUDA_SUCCESS)
-        *pool = made;
-    else
-        rg_handle_delete(RG_KIND_POOL, (uint64_t)made);
-    return status;
+    return rg_handle_made(RG_KIND_POOL, (uint64_t)made, rg_op_cuMemPoolCreate(&made, poolProps), pool);
 }
 
 /* Whether the call is allowed and names what it must; that of a device's pool, also a device. */

@@ -86,13 +86,9 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
         if (status != CUDA_SUCCESS)
             rg_op_cuMipmappedArrayDestroy(handle);
     }
-    if (status != CUDA_SUCCESS) {
-        rg_handle_delete(RG_KIND_MIPMAP, (uint64_t)handle);
-        return status;
-    }
-    rg_handle_shadow(RG_KIND_MIPMAP, (uint64_t)handle)->mipmap = mipmap;
-    *pHandle = handle;
-    return CUDA_SUCCESS;
+    if (status == CUDA_SUCCESS)
+        rg_handle_shadow(RG_KIND_MIPMAP, (uint64_t)handle)->mipmap = mipmap;
+    return rg_handle_made(RG_KIND_MIPMAP, (uint64_t)handle, status, pHandle);
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)

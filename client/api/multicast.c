@@ -16,10 +16,5 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulti
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_ALLOCATION, made)->allocation =
         (struct rg_allocation){.device = rg_device_current_or_first(), .references = 1};
-    CUresult status = rg_op_cuMulticastCreate(&made, prop);
-    if (status == CUDA_SUCCESS)
-        *mcHandle = made;
-    else
-        rg_handle_delete(RG_KIND_ALLOCATION, made);
-    return status;
+    return rg_handle_made(RG_KIND_ALLOCATION, made, rg_op_cuMulticastCreate(&made, prop), mcHandle);
 }

@@ -63,13 +63,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
         *green_of(green) = (struct rg_green){.device = dev, .primary = (uint64_t)primary};
         status = rg_op_cuGreenCtxCreate(&green, desc, dev, flags);
     }
-    if (status == CUDA_SUCCESS) {
-        *phCtx = green;
-        return CUDA_SUCCESS;
-    }
-    rg_handle_delete(RG_KIND_GREEN, (uint64_t)green);
-    (void)cuDevicePrimaryCtxRelease_v2(dev);
-    return status;
+    if (status != CUDA_SUCCESS)
+        (void)cuDevicePrimaryCtxRelease_v2(dev);
+    return rg_handle_made(RG_KIND_GREEN, (uint64_t)green, status, phCtx);
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
@@ -141,11 +137,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
         status = rg_op_rgGreenStreamCreate(&stream, greenCtx, flags, priority);
         rg_context_scope_leave();
     }
-    if (status == CUDA_SUCCESS)
-        *phStream = stream;
-    else
-        rg_handle_delete(RG_KIND_STREAM, (uint64_t)stream);
-    return status;
+    return rg_handle_made(RG_KIND_STREAM, (uint64_t)stream, status, phStream);
 }
 
 CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)

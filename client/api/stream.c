@@ -41,11 +41,7 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority, bool wi
         .context = rg_context_exact(), .flags = flags, .priority = priority, .id = rg_stream_next_id()};
     CUresult status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
                                     : rg_op_cuStreamCreate(&stream, flags);
-    if (status == CUDA_SUCCESS)
-        *phStream = stream;
-    else
-        rg_handle_delete(RG_KIND_STREAM, (uint64_t)stream);
-    return status;
+    return rg_handle_made(RG_KIND_STREAM, (uint64_t)stream, status, phStream);
 }
 
 CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)

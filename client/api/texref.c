@@ -63,14 +63,8 @@ CUresult cuTexRefCreate(CUtexref *pTexRef)
     CUtexref handle = (CUtexref)rg_handle_create(RG_KIND_TEXREF);
     if (!handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult status = rg_op_cuTexRefCreate(&handle);
-    if (status != CUDA_SUCCESS) {
-        rg_handle_delete(RG_KIND_TEXREF, (uint64_t)handle);
-        return status;
-    }
     rg_handle_shadow(RG_KIND_TEXREF, (uint64_t)handle)->texref.own = true;
-    *pTexRef = handle;
-    return CUDA_SUCCESS;
+    return rg_handle_made(RG_KIND_TEXREF, (uint64_t)handle, rg_op_cuTexRefCreate(&handle), pTexRef);
 }
 
 CUresult cuTexRefDestroy(CUtexref hTexRef)

@@ -109,12 +109,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
         return CUDA_ERROR_OUT_OF_MEMORY;
     *allocation_of(made) = (struct rg_allocation){
         .device = prop->location.id, .references = 1, .handle_types = (unsigned)prop->requestedHandleTypes};
-    CUresult status = rg_op_cuMemCreate(&made, size, prop, flags);
-    if (status == CUDA_SUCCESS)
-        *handle = made;
-    else
-        rg_handle_delete(RG_KIND_ALLOCATION, made);
-    return status;
+    return rg_handle_made(RG_KIND_ALLOCATION, made, rg_op_cuMemCreate(&made, size, prop, flags), handle);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)

@@ -153,6 +153,15 @@ void rg_handle_orphan_context(uint64_t context)
     }
 }
 
+CUresult rg_handle_made(enum rg_kind kind, uint64_t handle, CUresult status, void *out)
+{
+    if (status == CUDA_SUCCESS)
+        memcpy(out, &handle, sizeof handle);
+    else
+        rg_handle_delete(kind, handle);
+    return status;
+}
+
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status)
 {
     if (status != CUDA_SUCCESS || actual != proposed)

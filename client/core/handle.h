@@ -183,6 +183,8 @@ void rg_handle_orphan_context(uint64_t context);
 bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle);
 /** CUDA_SUCCESS for what a call may name; else that the context of what was named is gone, or `unknown`. */
 CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown);
+/** Ends a call that makes an object by the name `handle`: with success *out, a handle's type, is that; else it is dropped. Returns `status`. */
+CUresult rg_handle_made(enum rg_kind kind, uint64_t handle, CUresult status, void *out);
 /**
  * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was
  * not taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this

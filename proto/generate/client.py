@@ -315,8 +315,7 @@ def api_function(operation):
     lines.append(f"    CUresult status = rg_op_{operation.name}({arguments});")
     for p in fresh:
         if p.role == "new":
-            lines += ["    if (status == CUDA_SUCCESS)", f"        *{p.name} = rg_new_{p.name};", "    else",
-                      f"        rg_handle_delete(RG_KIND_{p.kind}, (uint64_t)rg_new_{p.name});"]
+            lines.append(f"    (void)rg_handle_made(RG_KIND_{p.kind}, (uint64_t)rg_new_{p.name}, status, {p.name});")
         else:
             lines += [f"    status = rg_handle_found(RG_KIND_{p.kind}, rg_proposed_{p.name}, (uint64_t)rg_new_{p.name}, status);",
                       "    if (status == CUDA_SUCCESS)", f"        *{p.name} = rg_new_{p.name};"]

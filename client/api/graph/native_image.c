@@ -227,9 +227,5 @@ CUresult rg_graph_native_make(const struct rg_graph_plan *plan, const size_t *ph
     if (result == CUDA_SUCCESS)
         result = rg_op_rgGraphMake(&graph, image, plan->priorities);
     free(b.data);
-    if (result == CUDA_SUCCESS)
-        *native = (uint64_t)graph;
-    else if (graph)
-        rg_handle_delete(RG_KIND_GRAPH, (uint64_t)graph);
-    return result;
+    return rg_handle_made(RG_KIND_GRAPH, (uint64_t)graph, result, native);
 }
