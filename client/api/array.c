@@ -30,9 +30,7 @@ size_t rg_texel_size(CUarray_format format, unsigned channels)
 
 static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool plain)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!out || !descriptor)
         return CUDA_ERROR_INVALID_VALUE;
     const size_t size = rg_texel_size(descriptor->Format, descriptor->NumChannels);
@@ -45,12 +43,10 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, 
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array)->array =
         (struct rg_array){.descriptor = *descriptor, .texel_size = size};
-    if (plain)
-        status = rg_op_cuArrayCreate_v2(
-            &array, &(CUDA_ARRAY_DESCRIPTOR){descriptor->Width, descriptor->Height, descriptor->Format,
-                                             descriptor->NumChannels});
-    else
-        status = rg_op_cuArray3DCreate_v2(&array, descriptor);
+    const CUDA_ARRAY_DESCRIPTOR two = {descriptor->Width, descriptor->Height, descriptor->Format,
+                                       descriptor->NumChannels};
+    const CUresult status =
+        plain ? rg_op_cuArrayCreate_v2(&array, &two) : rg_op_cuArray3DCreate_v2(&array, descriptor);
     return rg_handle_made(RG_KIND_ARRAY, (uint64_t)array, status, out);
 }
 

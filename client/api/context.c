@@ -233,8 +233,8 @@ static CUresult wait_for(CUcontext context)
 
 CUresult cuCtxSynchronize(void)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    return status != CUDA_SUCCESS ? status : wait_for(NULL);
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    return wait_for(NULL);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -242,8 +242,8 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     if (!ctx)
         return cuCtxSynchronize();
     RG_TRY(rg_call_allowed(0));
-    CUresult status = rg_handle_check(RG_KIND_CONTEXT, (uint64_t)ctx, CUDA_ERROR_INVALID_CONTEXT);
-    return status != CUDA_SUCCESS ? status : wait_for(ctx);
+    RG_TRY(rg_handle_check(RG_KIND_CONTEXT, (uint64_t)ctx, CUDA_ERROR_INVALID_CONTEXT));
+    return wait_for(ctx);
 }
 
 /* --- access to other contexts' memory ------------------------------------------------------------------- */

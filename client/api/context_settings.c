@@ -17,9 +17,7 @@
 /* The shadow of `ctx`, or of the current context for NULL. */
 static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
 {
-    CUresult status = rg_call_allowed(0); /* a context that has failed still answers */
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0)); /* a context that has failed still answers */
     const uint64_t current = ctx ? (uint64_t)ctx : rg_context_current();
     *shadow = rg_context_shadow((CUcontext)current);
     if (!*shadow)
@@ -32,19 +30,17 @@ static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_con
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
     struct rg_context *shadow;
-    CUresult status = context_or_current(ctx, device, &shadow);
-    if (status == CUDA_SUCCESS)
-        *device = shadow->device;
-    return status;
+    RG_TRY(context_or_current(ctx, device, &shadow));
+    *device = shadow->device;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct rg_context *shadow;
-    CUresult status = context_or_current(NULL, flags, &shadow);
-    if (status == CUDA_SUCCESS)
-        *flags = shadow->flags;
-    return status;
+    RG_TRY(context_or_current(NULL, flags, &shadow));
+    *flags = shadow->flags;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetFlags(unsigned int flags)
@@ -69,16 +65,15 @@ static bool is_for_kernels_to_come(CUlimit limit)
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     struct rg_context *shadow = NULL;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS)
-        status = context_or_current(NULL, &value, &shadow);
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(context_or_current(NULL, &value, &shadow));
     const bool numbered = (unsigned)limit < CU_LIMIT_MAX && !is_for_kernels_to_come(limit);
-    if (status != CUDA_SUCCESS || (numbered && rg_setting_is(&shadow->settings, limit, value)))
-        return status;
-    status = rg_op_cuCtxSetLimit(limit, value);
-    if (status == CUDA_SUCCESS && numbered)
+    if (numbered && rg_setting_is(&shadow->settings, limit, value))
+        return CUDA_SUCCESS;
+    RG_TRY(rg_op_cuCtxSetLimit(limit, value));
+    if (numbered)
         rg_setting_note(&shadow->settings, limit, value);
-    return status;
+    return CUDA_SUCCESS;
 }
 
 /* A preference, of `most` at most: `set` is not called if it was expressed before. */
@@ -91,10 +86,9 @@ static CUresult prefer(unsigned which, unsigned value, unsigned most, CUresult (
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_setting_is(&shadow->settings, which, value))
         return CUDA_SUCCESS;
-    CUresult status = set(value);
-    if (status == CUDA_SUCCESS)
-        rg_setting_note(&shadow->settings, which, value);
-    return status;
+    RG_TRY(set(value));
+    rg_setting_note(&shadow->settings, which, value);
+    return CUDA_SUCCESS;
 }
 
 static CUresult set_cache_config(unsigned value)
@@ -121,17 +115,15 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
     struct rg_context *shadow;
-    CUresult status = context_or_current(ctx, version, &shadow);
-    if (status == CUDA_SUCCESS)
-        *version = shadow->api_version;
-    return status;
+    RG_TRY(context_or_current(ctx, version, &shadow));
+    *version = shadow->api_version;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     struct rg_context *shadow;
-    CUresult status = context_or_current(ctx, ctxId, &shadow);
-    if (status == CUDA_SUCCESS)
-        *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_exact());
-    return status;
+    RG_TRY(context_or_current(ctx, ctxId, &shadow));
+    *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_exact());
+    return CUDA_SUCCESS;
 }

@@ -96,10 +96,9 @@ CUresult rg_copy_described(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchr
         .stream = rg_effective_stream(stream), .asynchronous = asynchronous, .in_order = in_order};
     if (!c->WidthInBytes || !c->Height || !c->Depth)
         return CUDA_SUCCESS;
-    CUresult status = resolve(c, true, &copy.from);
-    if (status == CUDA_SUCCESS)
-        status = resolve(c, false, &copy.to);
-    return status == CUDA_SUCCESS ? rg_region_copy(&copy) : status;
+    RG_TRY(resolve(c, true, &copy.from));
+    RG_TRY(resolve(c, false, &copy.to));
+    return rg_region_copy(&copy);
 }
 
 CUresult rg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)

@@ -151,11 +151,8 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     if (attrib <= 0 || attrib >= ATTRIBUTES)
         return CUDA_ERROR_INVALID_VALUE;
     struct attributes *attributes;
-    CUresult status = fetch(dev, &attributes);
-    if (status == CUDA_SUCCESS)
-        status = (CUresult)attributes->results[attrib];
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(fetch(dev, &attributes));
+    RG_TRY((CUresult)attributes->results[attrib]);
     *pi = attributes->values[attrib];
     if (attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
         *pi = (int)told(dev, __builtin_return_address(0)) / 10;
@@ -167,10 +164,9 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     const struct rg_device_info *info;
-    CUresult status = check(device, ordinal, &info);
-    if (status == CUDA_SUCCESS)
-        *device = ordinal;
-    return status;
+    RG_TRY(check(device, ordinal, &info));
+    *device = ordinal;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetCount(int *count)
@@ -195,19 +191,17 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(uuid, dev, &info);
-    if (status == CUDA_SUCCESS)
-        memcpy(uuid, info->uuid, sizeof *uuid);
-    return status;
+    RG_TRY(check(uuid, dev, &info));
+    memcpy(uuid, info->uuid, sizeof *uuid);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(bytes, dev, &info);
-    if (status == CUDA_SUCCESS)
-        *bytes = info->memory_total;
-    return status;
+    RG_TRY(check(bytes, dev, &info));
+    *bytes = info->memory_total;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
@@ -223,12 +217,9 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(prop, dev, &info);
     struct attributes *attributes;
-    if (status == CUDA_SUCCESS)
-        status = fetch(dev, &attributes);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(prop, dev, &info));
+    RG_TRY(fetch(dev, &attributes));
     const int *value = attributes->values;
     *prop = (CUdevprop){
         .maxThreadsPerBlock = value[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
@@ -302,11 +293,9 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUa
 CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(canAccessPeer, dev, &info);
-    if (status == CUDA_SUCCESS && !rg_device(peerDev))
-        status = CUDA_ERROR_INVALID_DEVICE;
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(canAccessPeer, dev, &info));
+    if (!rg_device(peerDev))
+        return CUDA_ERROR_INVALID_DEVICE;
     if (rg_device_session(dev) == rg_device_session(peerDev))
         return rg_op_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
     *canAccessPeer = 0; /* of different servers */
@@ -317,11 +306,9 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdev
                                  CUdevice dstDevice)
 {
     const struct rg_device_info *info;
-    CUresult status = check(value, srcDevice, &info);
-    if (status == CUDA_SUCCESS && !rg_device(dstDevice))
-        status = CUDA_ERROR_INVALID_DEVICE;
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(value, srcDevice, &info));
+    if (!rg_device(dstDevice))
+        return CUDA_ERROR_INVALID_DEVICE;
     if (rg_device_session(srcDevice) == rg_device_session(dstDevice))
         return rg_op_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
     if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||

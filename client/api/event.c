@@ -29,16 +29,13 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 
 CUresult cuEventDestroy_v2(CUevent hEvent)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
-    const bool orphan = rg_handle_orphaned(RG_KIND_EVENT, (uint64_t)hEvent);
+    RG_TRY(rg_call_allowed(0));
+    const bool orphan = rg_handle_orphaned(RG_KIND_EVENT, (uint64_t)hEvent); /* it went with its context */
     if (!orphan && !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
     rg_capture_forget_event(hEvent);
     rg_timeline_forget_event(hEvent);
-    if (!orphan) /* else it went with its context */
-        status = rg_op_cuEventDestroy_v2(hEvent);
+    const CUresult status = orphan ? CUDA_SUCCESS : rg_op_cuEventDestroy_v2(hEvent);
     rg_handle_delete(RG_KIND_EVENT, (uint64_t)hEvent);
     return status;
 }
@@ -69,22 +66,22 @@ static CUresult check_record(CUevent event, CUstream stream, unsigned flags, boo
     return of_event && of_event->event.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+static CUresult record(CUevent event, CUstream stream, unsigned flags, bool with_flags)
 {
     bool taken;
-    CUresult captured, status = check_record(hEvent, hStream, 0, &taken, &captured);
-    if (status != CUDA_SUCCESS)
-        return status;
-    return taken ? captured : rg_timeline_record(hEvent, hStream, 0, false);
+    CUresult captured;
+    RG_TRY(check_record(event, stream, flags, &taken, &captured));
+    return taken ? captured : rg_timeline_record(event, stream, flags, with_flags);
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    return record(hEvent, hStream, 0, false);
 }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    bool taken;
-    CUresult captured, status = check_record(hEvent, hStream, flags, &taken, &captured);
-    if (status != CUDA_SUCCESS)
-        return status;
-    return taken ? captured : rg_timeline_record(hEvent, hStream, flags, true);
+    return record(hEvent, hStream, flags, true);
 }
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
@@ -103,23 +100,20 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 
 CUresult cuEventQuery(CUevent hEvent)
 {
-    CUresult captured, status = check_event(hEvent);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult captured;
+    RG_TRY(check_event(hEvent));
     return rg_capture_queried(hEvent, &captured) ? captured : rg_timeline_query_event(hEvent);
 }
 
 CUresult cuEventSynchronize(CUevent hEvent)
 {
-    CUresult captured, status = check_event(hEvent);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult captured;
+    RG_TRY(check_event(hEvent));
     if (rg_capture_asked(hEvent, &captured))
         return captured;
-    status = rg_timeline_wait_event(hEvent);
-    if (status == CUDA_SUCCESS)
-        rg_pools_waited();
-    return status;
+    RG_TRY(rg_timeline_wait_event(hEvent));
+    rg_pools_waited();
+    return CUDA_SUCCESS;
 }
 
 static CUresult elapsed(float *milliseconds, CUevent start, CUevent end, unsigned version)

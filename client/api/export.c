@@ -162,11 +162,9 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     RG_TRY(begin(handleType, flags, shareableHandle));
     if (!rg_handle_shadow(RG_KIND_ALLOCATION, handle))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_op_rgShareAllocation(handle, handleType, flags, token);
-    return status == CUDA_SUCCESS
-               ? export_token(RG_KIND_ALLOCATION, rg_exported_device(RG_KIND_ALLOCATION, handle), handleType,
-                              token, shareableHandle)
-               : status;
+    RG_TRY(rg_op_rgShareAllocation(handle, handleType, flags, token));
+    return export_token(RG_KIND_ALLOCATION, rg_exported_device(RG_KIND_ALLOCATION, handle), handleType, token,
+                        shareableHandle);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
@@ -200,11 +198,9 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
     RG_TRY(begin(handleType, flags, handle_out));
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_op_rgSharePool(pool, handleType, flags, token);
-    return status == CUDA_SUCCESS
-               ? export_token(RG_KIND_POOL, rg_exported_device(RG_KIND_POOL, (uint64_t)pool), handleType,
-                              token, handle_out)
-               : status;
+    RG_TRY(rg_op_rgSharePool(pool, handleType, flags, token));
+    return export_token(RG_KIND_POOL, rg_exported_device(RG_KIND_POOL, (uint64_t)pool), handleType, token,
+                        handle_out);
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,

@@ -140,9 +140,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 
 CUresult cuMemHostUnregister(void *p)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult status = CUDA_SUCCESS;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_range range;
@@ -177,8 +176,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     struct rg_range range;
     if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_pinned_map_in_time((uint64_t)p);
-    if (status == CUDA_SUCCESS)
-        *pdptr = (CUdeviceptr)p;
-    return status;
+    RG_TRY(rg_pinned_map_in_time((uint64_t)p));
+    *pdptr = (CUdeviceptr)p;
+    return CUDA_SUCCESS;
 }

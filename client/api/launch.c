@@ -158,11 +158,9 @@ static __attribute__((noinline)) CUresult send_launch(const struct request *r)
     if (r->function->params_size > sizeof small && !large)
         return CUDA_ERROR_OUT_OF_MEMORY;
     RG_TRY(parameters(r->function, r->kernelParams, r->extra, buffer, &data, &size));
-    CUresult status = rg_pinned_scan(data, size);
-    if (status == CUDA_SUCCESS && rg_several_servers())
-        status = check_memory_is_here(data, size);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_pinned_scan(data, size));
+    if (rg_several_servers())
+        RG_TRY(check_memory_is_here(data, size));
     const struct rg_launch_dimensions *d = r->d;
     return rg_op_rgLaunch(r->call, (uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0],
                           d->block[1], d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative,
@@ -217,24 +215,21 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
         return CUDA_ERROR_INVALID_HANDLE;
     if (rg_handle_kind((uint64_t)f) == RG_KIND_FUNCTION && function->context != context)
         return CUDA_ERROR_INVALID_HANDLE; /* a kernel has a function in each context */
-    CUresult status = check_stream(stream, context);
-    if (status == CUDA_SUCCESS && rg_several_own_servers())
-        status = rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0)
-                     ? CUDA_ERROR_INVALID_HANDLE
-                     : rg_replication_look_up(RG_KIND_KERNEL, (uint64_t)f, 0);
-    if (status == CUDA_SUCCESS && rg_handle_kind((uint64_t)f) == RG_KIND_KERNEL)
-        status = find_here((CUkernel)f, function, device, &here);
+    RG_TRY(check_stream(stream, context));
+    if (rg_several_own_servers()) {
+        if (rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
+            return CUDA_ERROR_INVALID_HANDLE;
+        RG_TRY(rg_replication_look_up(RG_KIND_KERNEL, (uint64_t)f, 0));
+    }
+    if (rg_handle_kind((uint64_t)f) == RG_KIND_KERNEL)
+        RG_TRY(find_here((CUkernel)f, function, device, &here));
     const struct rg_function *known = here == f ? function : rg_function_of(here);
-    if (status == CUDA_SUCCESS)
-        status = known ? rg_function_learn_attributes(here, known) : CUDA_ERROR_INVALID_HANDLE;
-    if (status == CUDA_SUCCESS)
-        status = rg_launch_check_dimensions(known, d, device);
-    if (status == CUDA_SUCCESS)
-        status = rg_launch_check_clusters(f, known, d, n_attributes, attributes);
-    if (status == CUDA_SUCCESS)
-        status = check_events(context, n_attributes, attributes);
-    if (status != CUDA_SUCCESS)
-        return status;
+    if (!known)
+        return CUDA_ERROR_INVALID_HANDLE;
+    RG_TRY(rg_function_learn_attributes(here, known));
+    RG_TRY(rg_launch_check_dimensions(known, d, device));
+    RG_TRY(rg_launch_check_clusters(f, known, d, n_attributes, attributes));
+    RG_TRY(check_events(context, n_attributes, attributes));
     if (rg_capture_takes(stream)) {
         CUlaunchConfig config = {d->grid[0],  d->grid[1],  d->grid[2],
                                  d->block[0], d->block[1], d->block[2],
@@ -246,17 +241,15 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
         return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
     }
     if (cooperative || n_attributes)
-        status = rg_launch_check_cooperative(f, d, context_of_stream(stream, call.context), cooperative,
-                                             n_attributes, attributes);
-    if (status == CUDA_SUCCESS && !atomic_load_explicit(&function->launched, memory_order_relaxed))
-        status = rg_function_load_first(f, function, call.context);
-    if (status != CUDA_SUCCESS)
-        return status;
+        RG_TRY(rg_launch_check_cooperative(f, d, context_of_stream(stream, call.context), cooperative,
+                                           n_attributes, attributes));
+    if (!atomic_load_explicit(&function->launched, memory_order_relaxed))
+        RG_TRY(rg_function_load_first(f, function, call.context));
     rg_pace(call.thread, rg_effective_stream(stream), context_of_stream(stream, call.context));
     const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
                                     extra, n_attributes, attributes};
-    status = with_events(send_launch(&request), n_attributes, attributes);
-    return status == CUDA_SUCCESS && rg_launches_block() ? cuStreamSynchronize(stream) : status;
+    RG_TRY(with_events(send_launch(&request), n_attributes, attributes));
+    return rg_launches_block() ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

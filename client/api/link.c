@@ -146,14 +146,12 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 
 CUresult cuLinkDestroy(CUlinkState state)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     struct rg_linker *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!rg_handle_orphaned(RG_KIND_LINK, (uint64_t)state)) /* else it went with its context */
-        status = rg_op_cuLinkDestroy(state);
+    const bool orphan = rg_handle_orphaned(RG_KIND_LINK, (uint64_t)state); /* it went with its context */
+    const CUresult status = orphan ? CUDA_SUCCESS : rg_op_cuLinkDestroy(state);
     rg_handle_delete(RG_KIND_LINK, (uint64_t)state);
     free(link->result);
     free(link);

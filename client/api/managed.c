@@ -102,12 +102,11 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
 
 static CUresult prefetch(CUdeviceptr address, size_t count, const CUmemLocation *location, CUstream stream)
 {
-    CUresult status = check_location(location);
-    if (status == CUDA_SUCCESS)
-        status = check(address, count, stream);
-    if (status == CUDA_SUCCESS && location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    RG_TRY(check_location(location));
+    RG_TRY(check(address, count, stream));
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         rg_unified_expect(address, count);
-    return status == CUDA_SUCCESS ? rg_advice_prefetched(address, count, location) : status;
+    return rg_advice_prefetched(address, count, location);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
@@ -128,10 +127,10 @@ CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, C
 {
     if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_advice_has_location(advice) ? check_location(&location) : CUDA_SUCCESS;
-    if (status == CUDA_SUCCESS)
-        status = check(devPtr, count, NULL);
-    return status == CUDA_SUCCESS ? rg_advice_set(devPtr, count, advice, &location) : status;
+    if (rg_advice_has_location(advice))
+        RG_TRY(check_location(&location));
+    RG_TRY(check(devPtr, count, NULL));
+    return rg_advice_set(devPtr, count, advice, &location);
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
@@ -144,19 +143,19 @@ CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUde
 CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
                                 CUdeviceptr devPtr, size_t count)
 {
-    CUresult status = check(devPtr, count, NULL);
-    return status == CUDA_SUCCESS ? rg_advice_get(data, dataSize, attribute, devPtr, count) : status;
+    RG_TRY(check(devPtr, count, NULL));
+    return rg_advice_get(data, dataSize, attribute, devPtr, count);
 }
 
 CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
                                  size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
-    CUresult status = check(devPtr, count, NULL);
-    if (status == CUDA_SUCCESS && (!data || !dataSizes || !attributes || !numAttributes))
-        status = CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < numAttributes && status == CUDA_SUCCESS; i++)
-        status = rg_advice_get(data[i], dataSizes[i], attributes[i], devPtr, count);
-    return status;
+    RG_TRY(check(devPtr, count, NULL));
+    if (!data || !dataSizes || !attributes || !numAttributes)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < numAttributes; i++)
+        RG_TRY(rg_advice_get(data[i], dataSizes[i], attributes[i], devPtr, count));
+    return CUDA_SUCCESS;
 }
 
 /* --- several ranges at once (13.0) ---------------------------------------------------------------------- */
@@ -187,15 +186,14 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
 {
     if (!prefetchLocs)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status =
-        check_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    RG_TRY(check_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream));
     size_t at = 0;
-    for (size_t i = 0; i < count && status == CUDA_SUCCESS; i++) {
+    for (size_t i = 0; i < count; i++) {
         while (at + 1 < numPrefetchLocs && prefetchLocIdxs[at + 1] <= i)
             at++;
-        status = prefetch(dptrs[i], sizes[i], &prefetchLocs[at], hStream);
+        RG_TRY(prefetch(dptrs[i], sizes[i], &prefetchLocs[at], hStream));
     }
-    return status;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,

@@ -7,6 +7,7 @@
 #include "client/api/memory.h"
 
 #include "client/api/memory_pool.h"
+#include "client/api/stream.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/context_scope.h"
@@ -81,12 +82,10 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
         rg_startup_profile_note_memory(&key, bytes_of(request));
         return CUDA_SUCCESS;
     }
-    CUresult status = request->ask(request, address);
-    if (status == CUDA_SUCCESS) {
-        rg_prealloc_want(&key);
-        rg_startup_profile_note_memory(&key, bytes_of(request));
-    }
-    return status;
+    RG_TRY(request->ask(request, address));
+    rg_prealloc_want(&key);
+    rg_startup_profile_note_memory(&key, bytes_of(request));
+    return CUDA_SUCCESS;
 }
 
 /* The pool that memory comes from; NULL: of its device's default pool, or of none. */
@@ -181,19 +180,18 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
                               .width = WidthInBytes,
                               .height = Height,
                               .element = ElementSizeBytes};
-    CUresult status = allocate(&request, dptr);
-    if (status == CUDA_SUCCESS)
-        *pPitch = pitch;
-    return status;
+    RG_TRY(allocate(&request, dptr));
+    *pPitch = pitch;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS)
-        status = rg_capture_unsafe(); /* also of nothing */
-    if (status != CUDA_SUCCESS || !dptr)
-        return status;
+    CUresult status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(rg_capture_unsafe()); /* also of nothing */
+    if (!dptr)
+        return CUDA_SUCCESS;
     if (rg_graph_memory_takes_free(dptr, &status) || rg_host_pool_takes_free(dptr, NULL, &status))
         return status;
     if (rg_transfers_may_write_host()) /* this waits for the device, and programs read then what it brings */
@@ -227,13 +225,11 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
 {
     if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE));
     if (rg_capture_takes(stream)) {
         CUdevice device;
-        status = cuStreamGetDevice(stream, &device);
-        return status == CUDA_SUCCESS ? rg_capture_allocate(dptr, size, device, stream) : status;
+        RG_TRY(cuStreamGetDevice(stream, &device));
+        return rg_capture_allocate(dptr, size, device, stream);
     }
     if (!size) { /* docs/software-device.md, "Where documents are silent or disagree" */
         *dptr = 0;
@@ -246,9 +242,8 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
                               .stream = rg_effective_stream(stream)};
     rg_pools_used();
     bool entered; /* what is allocated is of the stream's device */
-    status = rg_context_scope_enter_stream(stream, &entered);
-    if (status == CUDA_SUCCESS)
-        status = allocate(&request, dptr);
+    RG_TRY(rg_context_scope_enter_stream(stream, &entered));
+    const CUresult status = allocate(&request, dptr);
     if (entered)
         rg_context_scope_leave();
     return status;
@@ -256,8 +251,8 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    return status != CUDA_SUCCESS ? status : allocate_async(dptr, bytesize, NULL, hStream);
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    return allocate_async(dptr, bytesize, NULL, hStream);
 }
 
 static CUresult allocate_of_host(CUdeviceptr *dptr, size_t size, CUmemoryPool pool, CUstream stream)
@@ -279,10 +274,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    CUresult status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult status;
+    RG_TRY(rg_stream_check(hStream));
     if (rg_capture_takes(hStream))
         return rg_capture_free(dptr, hStream);
     if (rg_graph_memory_takes_free(dptr, &status) || rg_host_pool_takes_free(dptr, &hStream, &status))
@@ -295,6 +288,6 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         rg_startup_profile_note_free(range.context, range.size);
     rg_pools_freed();
     struct rg_proxy proxy; /* the memory may be of another server than the stream */
-    status = rg_proxy_begin(&proxy, owner, rg_effective_stream(hStream), false);
-    return status == CUDA_SUCCESS ? rg_proxy_end(&proxy, rg_op_cuMemFreeAsync(dptr, proxy.stream)) : status;
+    RG_TRY(rg_proxy_begin(&proxy, owner, rg_effective_stream(hStream), false));
+    return rg_proxy_end(&proxy, rg_op_cuMemFreeAsync(dptr, proxy.stream));
 }

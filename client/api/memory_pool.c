@@ -73,9 +73,8 @@ static void pool_ends(CUmemoryPool pool)
 
 static CUresult check_pool(CUmemoryPool pool)
 {
-    CUresult status = rg_call_allowed(0);
-    return status == CUDA_SUCCESS && !rg_handle_known(RG_KIND_POOL, (uint64_t)pool) ? CUDA_ERROR_INVALID_VALUE
-                                                                                    : status;
+    RG_TRY(rg_call_allowed(0));
+    return rg_handle_known(RG_KIND_POOL, (uint64_t)pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
@@ -85,12 +84,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
         return rg_host_pool_destroy(pool);
     RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(pool);
-    CUresult status = rg_op_cuMemPoolDestroy(pool);
-    if (status == CUDA_SUCCESS) {
-        pool_ends(pool);
-        rg_handle_delete(RG_KIND_POOL, (uint64_t)pool);
-    }
-    return status;
+    RG_TRY(rg_op_cuMemPoolDestroy(pool));
+    pool_ends(pool);
+    rg_handle_delete(RG_KIND_POOL, (uint64_t)pool);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
@@ -107,10 +104,10 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(NULL); /* the next allocations are of another one */
-    const CUresult status = rg_op_cuDeviceSetMemPool(dev, pool);
-    if (status == CUDA_SUCCESS && rg_device(dev))
+    RG_TRY(rg_op_cuDeviceSetMemPool(dev, pool));
+    if (rg_device(dev))
         atomic_store(&current_pools[dev], (uint64_t)pool);
-    return status;
+    return CUDA_SUCCESS;
 }
 
 /* Attributes of pools are int or cuuint64_t, by name. */

@@ -124,10 +124,8 @@ CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmap
 /* Formats that have planes cannot be made (cuArrayCreate). */
 CUresult cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 {
-    CUresult status = rg_call_allowed(0);
     (void)planeIdx;
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (pPlaneArray && !rg_handle_known(RG_KIND_ARRAY, (uint64_t)hArray))
         return CUDA_ERROR_INVALID_HANDLE;
     return CUDA_ERROR_INVALID_VALUE;

@@ -145,15 +145,13 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
                                 CUdeviceptr ptr)
 {
-    CUresult status = rg_call_allowed_anywhere();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed_anywhere());
     if (!numAttributes || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_range range;
     bool known = rg_map_find(ptr, &range);
     for (unsigned i = 0; i < numAttributes; i++) {
-        status =
+        const CUresult status =
             known ? describe(&range, attributes[i], ptr, data[i]) : describe_unknown(attributes[i], data[i]);
         if (status == CUDA_SUCCESS)
             continue;

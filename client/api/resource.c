@@ -89,9 +89,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     struct rg_green *known = green_of(hCtx);
     if (!known)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -102,10 +100,8 @@ CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
         const uint64_t proposed = (uint64_t)context;
         if (!context)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        status = rg_op_rgGreenContext(hCtx, &context);
-        status = rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status);
-        if (status != CUDA_SUCCESS)
-            return status;
+        const CUresult status = rg_op_rgGreenContext(hCtx, &context);
+        RG_TRY(rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status));
         CUdevResource provided;
         RG_TRY(rg_op_cuGreenCtxGetDevResource(hCtx, &provided, CU_DEV_RESOURCE_TYPE_SM));
         rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context)->context =

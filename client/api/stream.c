@@ -65,31 +65,26 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
     const bool orphan = rg_handle_orphaned(RG_KIND_STREAM, (uint64_t)hStream);
-    CUresult status = rg_call_allowed(orphan ? 0 : RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(orphan ? 0 : RG_TRAIT_CONTEXT));
     if (!rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream))
         return CUDA_ERROR_INVALID_HANDLE;
     rg_prealloc_give_back_stream(hStream);
-    if (!orphan) /* else it went with its context */
-        status = rg_op_cuStreamDestroy_v2(hStream);
-    if (status == CUDA_SUCCESS) /* else the worker may still have it */
-        rg_timeline_end_stream(hStream);
-    return status;
+    if (!orphan) /* else it went with its context; where this fails, the worker may still have it */
+        RG_TRY(rg_op_cuStreamDestroy_v2(hStream));
+    rg_timeline_end_stream(hStream);
+    return CUDA_SUCCESS;
 }
 
 /* --- waiting -------------------------------------------------------------------------------------------- */
 
 CUresult cuStreamSynchronize(CUstream hStream)
 {
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_stream_check(hStream));
     if (rg_capture_takes(hStream))
         return rg_capture_refuse(hStream);
-    CUresult status = rg_timeline_wait_stream(hStream);
-    if (status == CUDA_SUCCESS)
-        rg_pools_waited();
-    return status;
+    RG_TRY(rg_timeline_wait_stream(hStream));
+    rg_pools_waited();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream hStream)
@@ -123,37 +118,33 @@ static CUresult describe(CUstream stream, const void *out, struct rg_stream *kno
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
     struct rg_stream known;
-    CUresult status = describe(hStream, flags, &known);
-    if (status == CUDA_SUCCESS)
-        *flags = known.flags;
-    return status;
+    RG_TRY(describe(hStream, flags, &known));
+    *flags = known.flags;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 {
     struct rg_stream known;
-    CUresult status = describe(hStream, priority, &known);
-    if (status == CUDA_SUCCESS)
-        *priority = known.priority;
-    return status;
+    RG_TRY(describe(hStream, priority, &known));
+    *priority = known.priority;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
     struct rg_stream known;
-    CUresult status = describe(hStream, streamId, &known);
-    if (status == CUDA_SUCCESS)
-        *streamId = known.id;
-    return status;
+    RG_TRY(describe(hStream, streamId, &known));
+    *streamId = known.id;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
     struct rg_stream known;
-    CUresult status = describe(hStream, pctx, &known);
-    if (status == CUDA_SUCCESS)
-        *pctx = (CUcontext)known.context;
-    return status;
+    RG_TRY(describe(hStream, pctx, &known));
+    *pctx = (CUcontext)known.context;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
@@ -313,9 +304,8 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     CUresult captured;
-    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_stream_check(hStream));
     RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)hEvent, CUDA_ERROR_INVALID_HANDLE));
     if (Flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,7 @@
 
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "common/base/status.h"
 
 /** A number for cuStreamGetId. Any thread. */
 unsigned long long rg_stream_next_id(void);
@@ -11,10 +12,8 @@ unsigned long long rg_stream_next_id(void);
 /** What calls that put something into a stream check first: whether calls in a context may be made, and the stream. Any thread. */
 static inline CUresult rg_stream_check(CUstream stream)
 {
-    const CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    return status == CUDA_SUCCESS
-               ? rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE)
-               : status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    return rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
 }
 
 #endif

@@ -11,9 +11,8 @@
 /* A reference has one handle, however often a module is asked for it. */
 static CUresult find(enum rg_kind kind, void *out, CUmodule module, const char *name)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult status = CUDA_SUCCESS;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!out || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)module);

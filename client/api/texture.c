@@ -104,10 +104,11 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pTexObject || !pResDesc || !pTexDesc)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = check_resource(pResDesc, &sent, &array);
-    struct object *object = status == CUDA_SUCCESS ? calloc(1, sizeof *object) : NULL;
+    RG_TRY(check_resource(pResDesc, &sent, &array));
+    struct object *object = calloc(1, sizeof *object);
     if (!object)
-        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult status;
     if (pResDesc->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
         status = rg_op_rgTexObjectCreateMipmap(pResDesc->res.mipmap.hMipmappedArray, pTexDesc, pResViewDesc,
                                                &object->number);
@@ -134,11 +135,11 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = check_resource(pResDesc, &sent, &array);
-    struct object *object = status == CUDA_SUCCESS ? calloc(1, sizeof *object) : NULL;
+    RG_TRY(check_resource(pResDesc, &sent, &array));
+    struct object *object = calloc(1, sizeof *object);
     if (!object)
-        return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
-    status = rg_op_rgSurfObjectCreate(array, &object->number);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult status = rg_op_rgSurfObjectCreate(array, &object->number);
     if (status != CUDA_SUCCESS) {
         free(object);
         return status;
@@ -175,37 +176,33 @@ static CUresult get(unsigned long long number, bool surface, const void *out, st
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
 {
     struct object object;
-    CUresult status = get(texObject, false, pResDesc, &object);
-    if (status == CUDA_SUCCESS)
-        *pResDesc = object.resource;
-    return status;
+    RG_TRY(get(texObject, false, pResDesc, &object));
+    *pResDesc = object.resource;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
     struct object object;
-    CUresult status = get(texObject, false, pTexDesc, &object);
-    if (status == CUDA_SUCCESS)
-        *pTexDesc = object.texture;
-    return status;
+    RG_TRY(get(texObject, false, pTexDesc, &object));
+    *pTexDesc = object.texture;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
     struct object object;
-    CUresult status = get(texObject, false, pResViewDesc, &object);
-    if (status == CUDA_SUCCESS && !object.has_view)
-        status = CUDA_ERROR_INVALID_VALUE;
-    if (status == CUDA_SUCCESS)
-        *pResViewDesc = object.view;
-    return status;
+    RG_TRY(get(texObject, false, pResViewDesc, &object));
+    if (!object.has_view)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pResViewDesc = object.view;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
 {
     struct object object;
-    CUresult status = get(surfObject, true, pResDesc, &object);
-    if (status == CUDA_SUCCESS)
-        *pResDesc = object.resource;
-    return status;
+    RG_TRY(get(surfObject, true, pResDesc, &object));
+    *pResDesc = object.resource;
+    return CUDA_SUCCESS;
 }

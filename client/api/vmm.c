@@ -63,13 +63,12 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!ptr || !size)
         return CUDA_ERROR_INVALID_VALUE;
     CUdeviceptr held[ATTEMPTS];
     int n_held = 0;
+    CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
     while (n_held < ATTEMPTS) {
         CUdeviceptr address = 0;
         const struct rg_session *session = rg_home_session(rg_home_of_address(addr));
@@ -114,17 +113,15 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     RG_SCOPED_LOCK(&lock);
     struct rg_allocation *allocation = allocation_of(handle);
-    if (!allocation) {
-        status = CUDA_ERROR_INVALID_VALUE;
-    } else if (--allocation->references == 0) {
-        status = rg_op_cuMemRelease(handle);
-        rg_handle_delete(RG_KIND_ALLOCATION, handle);
-    }
+    if (!allocation)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (--allocation->references)
+        return CUDA_SUCCESS;
+    const CUresult status = rg_op_cuMemRelease(handle);
+    rg_handle_delete(RG_KIND_ALLOCATION, handle);
     return status;
 }
 
@@ -139,32 +136,26 @@ static CUresult retain_remotely(CUmemGenericAllocationHandle *handle, void *addr
     if (!proposed)
         return CUDA_ERROR_OUT_OF_MEMORY;
     allocation_of(proposed)->device = device;
-    CUresult status = rg_op_cuMemRetainAllocationHandle(&found, address, rg_home_of_device(device));
-    status = rg_handle_found(RG_KIND_ALLOCATION, proposed, found, status);
-    if (status == CUDA_SUCCESS) {
-        allocation_of(found)->references++;
-        *handle = found;
-    }
-    return status;
+    const CUresult status = rg_op_cuMemRetainAllocationHandle(&found, address, rg_home_of_device(device));
+    RG_TRY(rg_handle_found(RG_KIND_ALLOCATION, proposed, found, status));
+    allocation_of(found)->references++;
+    *handle = found;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     struct rg_range range;
     if (!handle || !rg_map_find((uint64_t)addr, &range) || range.kind != RG_RANGE_VIRTUAL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_SCOPED_LOCK(&lock);
     struct rg_allocation *allocation = allocation_of(range.allocation);
-    if (allocation) {
-        allocation->references++;
-        *handle = range.allocation;
-    } else {
-        status = retain_remotely(handle, addr, range.device);
-    }
-    return status;
+    if (!allocation)
+        return retain_remotely(handle, addr, range.device);
+    allocation->references++;
+    *handle = range.allocation;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
@@ -218,18 +209,15 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!desc || !count)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count && status == CUDA_SUCCESS; i++)
-        status = check_location(&desc[i].location);
-    if (status == CUDA_SUCCESS)
-        status = rg_op_cuMemSetAccess(ptr, size, desc, count);
-    for (size_t i = 0; i < count && status == CUDA_SUCCESS; i++)
+    for (size_t i = 0; i < count; i++)
+        RG_TRY(check_location(&desc[i].location));
+    RG_TRY(rg_op_cuMemSetAccess(ptr, size, desc, count));
+    for (size_t i = 0; i < count; i++)
         rg_map_set_access(ptr, size, desc[i].location.id, desc[i].flags);
-    return status;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
@@ -237,6 +225,6 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     RG_TRY(rg_call_allowed(0));
     if (!flags || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = check_location(location);
-    return status == CUDA_SUCCESS ? rg_op_cuMemGetAccess(flags, location, ptr) : status;
+    RG_TRY(check_location(location));
+    return rg_op_cuMemGetAccess(flags, location, ptr);
 }

@@ -135,22 +135,23 @@ CUresult rg_function_asked(uint64_t handle, bool kernel, const void *out, struct
     return *found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+static CUresult get_name(uint64_t handle, bool kernel, const char **name)
 {
     struct rg_function *function;
-    CUresult status = rg_function_asked((uint64_t)hfunc, false, name, &function);
+    const CUresult status = rg_function_asked(handle, kernel, name, &function);
     if (status == CUDA_SUCCESS)
         *name = function->name;
-    return status == CUDA_ERROR_INVALID_HANDLE && !hfunc ? CUDA_ERROR_INVALID_VALUE : status;
+    return status == CUDA_ERROR_INVALID_HANDLE && !handle ? CUDA_ERROR_INVALID_VALUE : status;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+{
+    return get_name((uint64_t)hfunc, false, name);
 }
 
 CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    struct rg_function *function;
-    CUresult status = rg_function_asked((uint64_t)hfunc, true, name, &function);
-    if (status == CUDA_SUCCESS)
-        *name = function->name;
-    return status == CUDA_ERROR_INVALID_HANDLE && !hfunc ? CUDA_ERROR_INVALID_VALUE : status;
+    return get_name((uint64_t)hfunc, true, name);
 }
 
 static CUresult param_info(const struct rg_function *function, size_t index, size_t *offset, size_t *size)
@@ -166,32 +167,30 @@ static CUresult param_info(const struct rg_function *function, size_t index, siz
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
     struct rg_function *function;
-    CUresult status = rg_function_asked((uint64_t)func, false, paramOffset, &function);
-    return status != CUDA_SUCCESS ? status : param_info(function, paramIndex, paramOffset, paramSize);
+    RG_TRY(rg_function_asked((uint64_t)func, false, paramOffset, &function));
+    return param_info(function, paramIndex, paramOffset, paramSize);
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
     struct rg_function *function;
-    CUresult status = rg_function_asked((uint64_t)kernel, true, paramOffset, &function);
-    return status != CUDA_SUCCESS ? status : param_info(function, paramIndex, paramOffset, paramSize);
+    RG_TRY(rg_function_asked((uint64_t)kernel, true, paramOffset, &function));
+    return param_info(function, paramIndex, paramOffset, paramSize);
 }
 
 CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
     struct rg_function *function;
-    CUresult status = rg_function_asked((uint64_t)hfunc, false, hmod, &function);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_function_asked((uint64_t)hfunc, false, hmod, &function));
     if (rg_handle_known(RG_KIND_MODULE, function->owner)) {
         *hmod = (CUmodule)function->owner;
         return CUDA_SUCCESS;
     }
     const uint64_t context = rg_function_context((uint64_t)hfunc, function);
     const bool elsewhere = context && context != rg_context_current();
-    if (elsewhere && (status = rg_context_scope_enter(context)) != CUDA_SUCCESS)
-        return status;
-    status = cuLibraryGetModule(hmod, (CUlibrary)function->owner);
+    if (elsewhere)
+        RG_TRY(rg_context_scope_enter(context));
+    const CUresult status = cuLibraryGetModule(hmod, (CUlibrary)function->owner);
     if (elsewhere)
         rg_context_scope_leave();
     return status;
@@ -200,10 +199,9 @@ CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
     struct rg_function *function;
-    CUresult status = rg_function_asked((uint64_t)kernel, true, pLib, &function);
-    if (status == CUDA_SUCCESS)
-        *pLib = (CUlibrary)function->owner;
-    return status;
+    RG_TRY(rg_function_asked((uint64_t)kernel, true, pLib, &function));
+    *pLib = (CUlibrary)function->owner;
+    return CUDA_SUCCESS;
 }
 
 /* Attributes never change but for those that an application may set: they are known until it sets one. */

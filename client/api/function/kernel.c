@@ -138,9 +138,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 
 CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
     if (!pMod)
         return CUDA_ERROR_INVALID_VALUE;
@@ -155,10 +153,8 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
         if (!module)
             return CUDA_ERROR_OUT_OF_MEMORY;
         const uint64_t proposed = (uint64_t)module;
-        status = rg_op_cuLibraryGetModule(&module, library);
-        status = rg_handle_found(RG_KIND_MODULE, proposed, (uint64_t)module, status);
-        if (status != CUDA_SUCCESS)
-            return status;
+        const CUresult status = rg_op_cuLibraryGetModule(&module, library);
+        RG_TRY(rg_handle_found(RG_KIND_MODULE, proposed, (uint64_t)module, status));
         struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, (uint64_t)module)->module;
         made->context = context;
         made->owner = (uint64_t)library;
