@@ -1,7 +1,7 @@
 /*
  * control.h - control messages (proto/control/control.h) over a connection.
  *
- * Two functions, for the handshake and the end of a session. Failures are those of the connection and of
+ * For the handshake, the end of a session, and what is asked outside of sessions. Failures are those of the connection and of
  * packing. Threads: as rg_conn_send and rg_conn_recv.
  */
 #ifndef RG_TRANSPORT_CONTROL_H
@@ -37,6 +37,20 @@ RG_MUST_CHECK static inline enum rg_status rg_control_receive(struct rg_conn *co
     if (message.bulk_size != 0)
         return RG_ERR_PROTOCOL;
     return rg_control_unpack(message.data, message.size, out);
+}
+
+/**
+ * Sends one and receives what the other side says to it. That may be a refusal, which it has sent before it closed without reading any of
+ * this: so it is looked for also where sending fails for that.
+ */
+RG_MUST_CHECK static inline enum rg_status rg_control_ask(struct rg_conn *conn,
+                                                          const struct rg_control *question, int timeout_ms,
+                                                          struct rg_control *answer)
+{
+    const enum rg_status sent = rg_control_send(conn, question);
+    return sent == RG_OK || sent == RG_ERR_CLOSED || sent == RG_ERR_LOST
+               ? rg_control_receive(conn, timeout_ms, answer)
+               : sent;
 }
 
 #endif

@@ -105,9 +105,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
         hello.client_hello.capabilities |= rg_probe->capabilities;
     if (rg_reconnect_wanted())
         hello.client_hello.capabilities |= RG_CONTROL_CAP_RESUME;
-    enum rg_status status = rg_control_send(session->conn, &hello);
-    if (status == RG_OK)
-        status = rg_control_receive(session->conn, 60000, &answer);
+    const enum rg_status status = rg_control_ask(session->conn, &hello, 60000, &answer);
     if (status != RG_OK)
         return RG_FAILED(false, why, why_size, "%s did not complete the handshake (%s); is it a remote-gpud?",
                          server, rg_status_string(status));

@@ -8,7 +8,6 @@
 #include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
-#include "transport/control.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -39,25 +38,10 @@ static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER; /* one thread at a t
 static enum rg_status show(const struct rg_session *session, const struct rg_credentials *credentials,
                            char *why, size_t why_size)
 {
-    static struct rg_control hello, answer; /* who looks has them; large */
-    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = ANSWER_MS};
-    struct rg_conn *conn;
-    RG_TRY(rg_client_connect_again(session->peer, &options, credentials, why, why_size, &conn));
+    static struct rg_control hello; /* who looks has it; large */
     rg_client_hello_init(&hello, RG_PURPOSE_STAY);
     hello.client_hello.resume_session = session->hello.session;
-    enum rg_status status = rg_control_send(conn, &hello);
-    if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
-        status = rg_control_receive(conn, ANSWER_MS, &answer);
-    rg_conn_destroy(conn);
-    if (status != RG_OK) {
-        rg_explain(why, why_size, "%s gave no answer: %s", session->server, rg_status_string(status));
-        return status;
-    }
-    if (answer.kind == RG_CONTROL_REFUSAL)
-        rg_explain(why, why_size, "%s refused: %s", session->server, answer.refusal.reason);
-    status = answer.kind == RG_CONTROL_ANSWER ? RG_OK : RG_ERR_REFUSED;
-    rg_control_fini(&answer);
-    return status;
+    return rg_client_ask(session->peer, session->server, credentials, &hello, ANSWER_MS, why, why_size);
 }
 
 static void look(const struct rg_session *session, struct standing *standing, int64_t now)

@@ -104,9 +104,7 @@ static enum rg_status say_resume(const struct rg_session *session, struct rg_con
 {
     struct rg_control hello, answer = {0};
     rg_reconnect_hello(session, received, &hello);
-    enum rg_status status = rg_control_send(conn, &hello);
-    if (status == RG_OK)
-        status = rg_control_receive(conn, ANSWER_MS, &answer);
+    enum rg_status status = rg_control_ask(conn, &hello, ANSWER_MS, &answer);
     if (status != RG_OK)
         return RG_FAILED(RG_ERR_UNREACHABLE, why, why_size, "no answer: %s", rg_status_string(status));
     status = RG_ERR_REFUSED;

@@ -43,9 +43,7 @@ static enum rg_status upgrade(struct rg_session *session, struct rg_conn **conn,
     RG_TRY(rg_client_connect_again(session->peer, &options, &session->credentials, why, why_size, conn));
     rg_reconnect_hello(session, 0, &hello);
     rg_upgrade_offer(RG_TRANSPORT_RDMA, &hello.client_hello.transports);
-    enum rg_status status = rg_control_send(*conn, &hello);
-    if (status == RG_OK)
-        status = rg_control_receive(*conn, ANSWER_MS, &answer);
+    enum rg_status status = rg_control_ask(*conn, &hello, ANSWER_MS, &answer);
     if (status != RG_OK) {
         rg_explain(why, why_size, "no answer: %s", rg_status_string(status));
     } else if (answer.kind == RG_CONTROL_SERVER_HELLO) {

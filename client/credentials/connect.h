@@ -8,6 +8,7 @@
 #define RG_CLIENT_CREDENTIALS_CONNECT_H
 
 #include "client/credentials/credentials.h"
+#include "proto/control/control.h"
 
 /**
  * Finds the credentials for `server` (kept in *credentials), renews them if they are due, and connects; `options`
@@ -23,5 +24,13 @@ RG_MUST_CHECK enum rg_status rg_client_connect_again(const char *server,
                                                      const struct rg_transport_options *options,
                                                      const struct rg_credentials *credentials, char *why,
                                                      size_t why_size, struct rg_conn **out);
+/**
+ * Has the server at `address` do what `hello` says, by a connection of its own. RG_OK: it has answered that it is done
+ * (RG_CONTROL_ANSWER). Else `why` is a sentence, in which the server is called `name`.
+ */
+RG_MUST_CHECK enum rg_status rg_client_ask(const char *address, const char *name,
+                                           const struct rg_credentials *credentials,
+                                           const struct rg_control *hello, int timeout_ms, char *why,
+                                           size_t why_size);
 
 #endif

@@ -54,10 +54,8 @@ static enum rg_status exchange(struct rg_conn *conn, enum rg_purpose purpose, co
     fields->join_proof_size = (uint32_t)proof_size;
     if (secret)
         memcpy(fields->join_secret, secret, RG_JOIN_SECRET);
-    status = rg_control_send(conn, hello);
+    status = rg_control_ask(conn, hello, timeout_ms, out);
     explicit_bzero(fields->join_secret, sizeof fields->join_secret);
-    if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
-        status = rg_control_receive(conn, timeout_ms, out); /* a refusal may have come first */
     if (status != RG_OK) {
         rg_explain(why, why_size, "it gave no answer that this release understands (%s)",
                    rg_status_string(status));

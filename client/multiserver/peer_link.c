@@ -15,7 +15,6 @@
 #include "generated/client/operations.h"
 #include "proto/peer.h"
 #include "transport/connect/connect.h"
-#include "transport/control.h"
 #include "transport/tls/tls.h"
 
 #include <fcntl.h>
@@ -25,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CONNECT_MS = 5000, ANSWER_MS = 12000 };
+enum { ANSWER_MS = 12000 };
 
 enum link_state { LINK_UNTRIED, LINK_NONE, LINK_OPEN, LINK_OPEN_RDMA };
 
@@ -79,25 +78,7 @@ bool rg_peer_name_target(struct rg_client_hello *hello, const struct rg_credenti
 enum rg_status rg_peer_introduce(const struct rg_session *from, const struct rg_control *hello, char *why,
                                  size_t why_size)
 {
-    RG_CLEANUP_FREE struct rg_control *answer = calloc(1, sizeof *answer);
-    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = CONNECT_MS};
-    struct rg_conn *conn = NULL;
-    if (!answer)
-        return RG_ERR_NO_MEMORY;
-    RG_TRY(rg_client_connect_again(from->peer, &options, &from->credentials, why, why_size, &conn));
-    enum rg_status status = rg_control_send(conn, hello);
-    if (status == RG_OK)
-        status = rg_control_receive(conn, ANSWER_MS, answer);
-    rg_conn_destroy(conn);
-    if (status != RG_OK) {
-        rg_explain(why, why_size, "%s gave no answer: %s", from->server, rg_status_string(status));
-        return status;
-    }
-    if (answer->kind == RG_CONTROL_REFUSAL)
-        rg_explain(why, why_size, "%s says: %s", from->server, answer->refusal.reason);
-    status = answer->kind == RG_CONTROL_ANSWER ? RG_OK : RG_ERR_REFUSED;
-    rg_control_fini(answer);
-    return status;
+    return rg_client_ask(from->peer, from->server, &from->credentials, hello, ANSWER_MS, why, why_size);
 }
 
 static bool invite(const struct rg_session *session, const struct rg_session *peer,

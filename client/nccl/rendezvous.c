@@ -73,9 +73,7 @@ static bool get_invitation(struct rg_conn *conn, const struct rg_nccl_place *pla
         return false;
     rg_client_hello_init(message, RG_PURPOSE_INVITE);
     message->client_hello.peer_session = place->session;
-    enum rg_status status = rg_control_send(conn, message);
-    if (status == RG_OK)
-        status = rg_control_receive(conn, ANSWER_MS, message);
+    const enum rg_status status = rg_control_ask(conn, message, ANSWER_MS, message);
     const bool refused = status == RG_OK && message->kind == RG_CONTROL_REFUSAL,
                good = status == RG_OK && message->kind == RG_CONTROL_ANSWER &&
                       message->answer.size == RG_PEER_SECRET;

@@ -14,16 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum rg_status ask(struct rg_conn *conn, const struct rg_control *hello, int timeout_ms,
-                          struct rg_control *out)
-{
-    enum rg_status status = rg_control_send(conn, hello);
-    if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
-        status =
-            rg_control_receive(conn, timeout_ms, out); /* a refusal may have come before we had sent all */
-    return status;
-}
-
 static enum rg_status exchange_here(const char *server, const struct rg_control *hello,
                                     enum rg_control_kind wanted, uint64_t timeout_ns, struct rg_control *out,
                                     char *why, size_t why_size)
@@ -40,7 +30,7 @@ static enum rg_status exchange_here(const char *server, const struct rg_control 
                              why, why_size);
         return status;
     }
-    status = ask(conn, hello, timeout_ms, out);
+    status = rg_control_ask(conn, hello, timeout_ms, out);
     rg_conn_destroy(conn);
     if (status == RG_ERR_TIMEOUT) {
         rg_explain(

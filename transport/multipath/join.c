@@ -25,9 +25,7 @@ static enum rg_status greet(struct rg_conn *conn, const struct rg_server_hello *
     rg_client_hello_init(&message, RG_PURPOSE_BULK);
     message.client_hello.bulk_session = hello->session;
     memcpy(message.client_hello.bulk_token, hello->bulk_token, RG_BULK_TOKEN);
-    enum rg_status status = rg_control_send(conn, &message);
-    if (status == RG_OK)
-        status = rg_control_receive(conn, ANSWER_MS, &answer);
+    enum rg_status status = rg_control_ask(conn, &message, ANSWER_MS, &answer);
     if (status == RG_OK && answer.kind == RG_CONTROL_REFUSAL) {
         rg_explain(why, why_size, "%s", answer.refusal.reason);
         status = RG_ERR_REFUSED;
@@ -80,9 +78,7 @@ enum rg_status rg_multipath_admit(struct rg_conn *conn, const struct rg_client_h
     }
     struct rg_control answer = {0};
     rg_upgrade_init(&message, purpose);
-    enum rg_status status = rg_control_send(conn, &message);
-    if (status == RG_OK)
-        status = rg_control_receive(conn, ADMIT_MS, &answer);
+    enum rg_status status = rg_control_ask(conn, &message, ADMIT_MS, &answer);
     if (status == RG_OK && !is_move(&answer))
         status = RG_ERR_PROTOCOL;
     rg_control_fini(&answer);

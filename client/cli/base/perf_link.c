@@ -48,10 +48,8 @@ static enum rg_status say_hello(struct rg_perf_link *link, enum rg_transport_cho
         return RG_ERR_NO_MEMORY;
     rg_client_hello_init(hello, RG_PURPOSE_NETPERF);
     rg_upgrade_offer(choice, &hello->client_hello.transports);
-    enum rg_status status = rg_control_send(link->conn, hello);
+    const enum rg_status status = rg_control_ask(link->conn, hello, timeout_ms, answer);
     free(hello);
-    if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
-        status = rg_control_receive(link->conn, timeout_ms, answer);
     if (status != RG_OK) {
         rg_explain(why, why_size, "the server did not answer (%s)", rg_status_string(status));
         return status;
