@@ -3,10 +3,9 @@
  * which rg_region_copy copies. Anything may be copied to anything: host memory, device memory, arrays, in up
  * to three dimensions.
  */
-#include "client/api/copy.h"
 #include "client/api/copy_description.h"
+#include "client/api/region_copy.h"
 #include "client/api/stream.h"
-
 #include "client/core/address_map.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
@@ -202,13 +201,8 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
 {
-    RG_TRY(rg_stream_check(stream));
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_MEMCPY3D box = rg_cuda_copy_of_2d(p);
-    if (rg_capture_takes(stream))
-        return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy(&box, stream);
-    return rg_copy_described(&box, stream, asynchronous, false);
+    const CUDA_MEMCPY3D box = p ? rg_cuda_copy_of_2d(p) : (CUDA_MEMCPY3D){0};
+    return copy_3d(p ? &box : NULL, stream, asynchronous);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)

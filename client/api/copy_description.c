@@ -4,7 +4,7 @@
  */
 #include "client/api/copy_description.h"
 
-#include "client/api/copy.h"
+#include "client/api/region_copy.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
@@ -99,9 +99,4 @@ CUresult rg_copy_described(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchr
     RG_TRY(resolve(c, true, &copy.from));
     RG_TRY(resolve(c, false, &copy.to));
     return rg_region_copy(&copy);
-}
-
-CUresult rg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
-{
-    return rg_copy_described(copy, stream, true, true);
 }

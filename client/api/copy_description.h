@@ -1,4 +1,4 @@
-/* copy_description.h - what copies of the API describe, as regions; for copy.c. */
+/* copy_description.h - what copies of the API, and of graphs, describe, as regions. Any thread; no locks held. */
 #ifndef RG_CLIENT_API_COPY_DESCRIPTION_H
 #define RG_CLIENT_API_COPY_DESCRIPTION_H
 

@@ -1,5 +1,5 @@
 /*
- * region_copy.c - what all copies of the API and of graphs have in common (copy.h).
+ * region_copy.c - what all copies of the API and of graphs have in common (region_copy.h).
  *
  * A copy on the device is one call, or a copy between servers. A copy between host and device goes, in its
  * stream's order and context, to the server whose memory that is (rg_proxy_begin), by a protocol
@@ -12,7 +12,7 @@
  *
  * Any thread; no locks held.
  */
-#include "client/api/copy.h"
+#include "client/api/region_copy.h"
 
 #include "client/core/address_map.h"
 #include "client/core/home.h"

@@ -4,7 +4,7 @@
  * What is reserved on the worker is reserved here too (address_map.h), so a device address stays one in the
  * program; each mapping is a known range, and copies may go from one into its neighbour. The worker holds one
  * reference of a handle for the client; how often the application has retained it is counted here. Access
- * from the host's side is refused; sharing with other processes is in export.c.
+ * from the host's side is refused; sharing with other processes is in shareable_handle.c.
  */
 #include "client/core/address_map.h"
 #include "client/core/call.h"

@@ -4,7 +4,7 @@
  */
 #include "common/cuda/graph/graph.h"
 
-#include "client/api/copy.h"
+#include "client/api/copy_description.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/thread.h"
@@ -62,7 +62,7 @@ void rg_graph_backend_destructor_thread(void)
 
 CUresult rg_graph_backend_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
-    return rg_copy_in_order(copy, stream);
+    return rg_copy_described(copy, stream, true, true);
 }
 
 CUresult rg_graph_backend_unsupported(const char *what)

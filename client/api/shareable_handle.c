@@ -1,5 +1,5 @@
 /*
- * export.c - shareable handles, by which other processes have allocations and pools too.
+ * shareable_handle.c - shareable handles, by which other processes have allocations and pools too.
  *
  * A handle that is a descriptor is made here: one end of a pair of sockets in which the worker's token (server/export/export.h)
  * waits to be read. It can be duplicated, inherited and passed on like the driver's; who imports it looks at
