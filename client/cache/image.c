@@ -84,6 +84,15 @@ const struct rg_digest *rg_image_digest(struct rg_image_view *view)
     return &view->digest;
 }
 
+/* Writes the bytes of an image, view->size, one behind the other. */
+static void gather(const struct rg_image_view *view, unsigned char *to)
+{
+    for (unsigned i = 0; i < view->n_sections; i++) {
+        memcpy(to, view->sections[i].data, view->sections[i].size);
+        to += view->sections[i].size;
+    }
+}
+
 /* --- by digest ------------------------------------------------------------------------------------------ */
 
 /* The bytes of an image while the worker may ask for them. */
@@ -129,11 +138,7 @@ static struct source *make_source(const struct rg_image_view *view, enum rg_imag
         free(source);
         return NULL;
     }
-    unsigned char *to = source->copy;
-    for (unsigned i = 0; i < view->n_sections; i++) {
-        memcpy(to, view->sections[i].data, view->sections[i].size);
-        to += view->sections[i].size;
-    }
+    gather(view, source->copy);
     return source;
 }
 
@@ -208,11 +213,7 @@ CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **
     copy->offsets = (unsigned long long *)(copy + 1);
     copy->data = (unsigned char *)(copy->offsets + view->n_parts);
     memcpy(copy->offsets, view->offsets, view->n_parts * sizeof *copy->offsets);
-    uint64_t at = 0;
-    for (unsigned i = 0; i < view->n_sections; i++) {
-        memcpy(copy->data + at, view->sections[i].data, view->sections[i].size);
-        at += view->sections[i].size;
-    }
+    gather(view, copy->data);
     *out = copy;
     return CUDA_SUCCESS;
 }

@@ -115,7 +115,7 @@ static bool connect_to_all(void)
         wanted->pool_lease = rg_lease_id();
         for (unsigned i = 0; i < n; i++)
             if (devices[i].server == server) {
-                rg_device_list(i, &rg_sessions[rg_n_sessions], (CUdevice)wanted->n_gpu_indices);
+                rg_device_set(i, &rg_sessions[rg_n_sessions], (CUdevice)wanted->n_gpu_indices);
                 wanted->gpu_indices[wanted->n_gpu_indices++] = devices[i].ordinal;
                 name = devices[i].name;
             }
@@ -154,7 +154,7 @@ static void connect_sessions(void *out)
         good = connect_to_any(&rg_sessions[0], servers.items[0]);
         rg_n_sessions = good;
         for (uint32_t i = 0; good && i < rg_sessions[0].hello.n_devices; i++)
-            rg_device_list(i, &rg_sessions[0], (CUdevice)i);
+            rg_device_set(i, &rg_sessions[0], (CUdevice)i);
     }
     rg_servers_free(&servers);
     rg_n_own_sessions = rg_n_sessions;

@@ -114,7 +114,7 @@ CUdevice rg_call_device(const struct rg_call *call, CUdevice device)
     return rg_several_servers() ? rg_device_there(call->session, device) : device;
 }
 
-void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t offset)
+void rg_call_renumber_devices(const struct rg_call *call, size_t size, size_t count, size_t offset)
 {
     for (size_t i = 1; i <= count && rg_several_servers(); i++) {
         CUmemLocation location;
@@ -227,7 +227,6 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_
 CUresult rg_call_wait_own(struct rg_call *call)
 {
     struct rg_session *session = call->session;
-    struct rg_queue *queue = &session->queue;
     struct rg_waiter *waiter = &call->speaker->waiter;
     const uint32_t token = rg_thread_token(call->speaker);
     call->waits = call->speaker->waits = true;
@@ -237,17 +236,10 @@ CUresult rg_call_wait_own(struct rg_call *call)
                sizeof(uint16_t));
     rg_receiver_prepare(session, waiter, token, call->into);
     session->stats.round_trips++;
-    const uint64_t seq = queue->next_seq - 1;
-    const bool bulk = queue->current->bulk != NULL; /* the caller's memory, until it has left */
-    pthread_mutex_unlock(&queue->lock);
     const uint64_t began = rg_now_ns();
-    if (bulk)
-        rg_queue_flush(session);
-    else
-        rg_queue_send_awaited(session, seq);
-    atomic_fetch_add_explicit(&queue->waiters, 1, memory_order_relaxed);
+    rg_queue_leave_awaited(session);
     rg_receiver_wait(session, waiter);
-    atomic_fetch_sub_explicit(&queue->waiters, 1, memory_order_relaxed);
+    rg_queue_answered(session);
     call->thread->posted = 0;
     const uint64_t waited = rg_now_ns() - began;
     const uint64_t quickest = atomic_load_explicit(&session->quickest_ns, memory_order_relaxed);

@@ -54,12 +54,6 @@ struct rg_bulk {
 };
 
 /**
- * Puts the server's number of the device into each of the `count` structures of `size` bytes that were
- * written last, which have a CUmemLocation at `offset`.
- */
-void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t offset);
-
-/**
  * Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return.
  * `flags`: RG_TRAIT_CONTEXT, where a current context is needed, or 0.
  */
@@ -99,6 +93,8 @@ void rg_calls_together_end(void);
 void rg_call_sets_home(const struct rg_call *call, uint64_t handle);
 /** The number that the call's server gives `device`. */
 CUdevice rg_call_device(const struct rg_call *call, CUdevice device);
+/** Puts that number into each of the `count` structures of `size` bytes that were written last, which have a CUmemLocation at `offset`. */
+void rg_call_renumber_devices(const struct rg_call *call, size_t size, size_t count, size_t offset);
 /**
  * Waits all the same if the call blocks (RG_TRAIT_BLOCKS) on work that may last until another thread of the
  * program ends it (rg_timeline_blocks_on_context): the worker then lets others' calls pass.

@@ -59,7 +59,7 @@ CUdevice rg_device_add_guest(struct rg_session *session)
     return (CUdevice)device;
 }
 
-void rg_device_list(unsigned device, struct rg_session *session, CUdevice number)
+void rg_device_set(unsigned device, struct rg_session *session, CUdevice number)
 {
     devices[device] = (struct entry){session, number};
     if (n_devices <= device)

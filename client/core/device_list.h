@@ -22,7 +22,7 @@ CUdevice rg_device_there(const struct rg_session *session, CUdevice device);
 /** The device that a session's server gives this number. */
 CUdevice rg_device_here(const struct rg_session *session, CUdevice number);
 /** Puts a session's device into the list; while sessions begin. */
-void rg_device_list(unsigned device, struct rg_session *session, CUdevice number);
+void rg_device_set(unsigned device, struct rg_session *session, CUdevice number);
 /**
  * Adds the only device of a session as a guest (client/connect/guest.h), for contexts that the application does not know; -1: there are
  * too many. One thread at a time.

@@ -153,14 +153,26 @@ static void wake_sender_for(struct rg_session *session, uint64_t seq)
         signal_sender(session);
 }
 
-void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
+void rg_queue_leave_awaited(struct rg_session *session)
 {
     RG_UNCANCELLED;
     RG_THREAD_INSIDE(NULL);
-    if (pthread_mutex_trylock(&session->queue.send_lock) == 0)
+    struct rg_queue *queue = &session->queue;
+    const uint64_t seq = queue->next_seq - 1;
+    const bool bulk = queue->current->bulk != NULL;
+    pthread_mutex_unlock(&queue->lock);
+    if (bulk)
+        rg_queue_flush(session);
+    else if (pthread_mutex_trylock(&queue->send_lock) == 0)
         flush_locked(session, false);
     else
         wake_sender_for(session, seq);
+    atomic_fetch_add_explicit(&queue->waiters, 1, memory_order_relaxed);
+}
+
+void rg_queue_answered(struct rg_session *session)
+{
+    atomic_fetch_sub_explicit(&session->queue.waiters, 1, memory_order_relaxed);
 }
 
 void rg_queue_send_polled(struct rg_session *session)
@@ -355,7 +367,7 @@ static uint64_t first_rest(const struct rg_session *session)
 /*
  * The sender has sent a message. Those who post would wake it for record after record that follows in a burst, which costs them, and the
  * worker, more than the records do: so it rests for a moment, the longer the longer the burst goes on, and they collect. Who waits for a
- * record sends it (rg_queue_send_awaited), and so does who polls. Near a server a program that does neither would lose by a rest what others
+ * record sends it (rg_queue_leave_awaited), and so does who polls. Near a server a program that does neither would lose by a rest what others
  * gain: there it takes none. The lock is held.
  */
 static void rest(struct rg_queue *queue, uint64_t *rest_ns)

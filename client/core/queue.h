@@ -5,7 +5,8 @@
  * a system call. Batches leave in order under the send lock. An idle wire sends at once: by the thread whose
  * call waits for an answer, by the thread that posts where nothing has been sent just before, or else by the
  * sender thread, which is woken. While somebody is inside send, records collect, so a busy wire carries large
- * batches; who waits for an answer leaves them to that one and the sender, and reads. No timer is involved.
+ * batches; who waits for an answer leaves them to that one and the sender, and reads. Far from the server the sender rests between two
+ * messages of a burst, a tenth of a millisecond at most; who waits for a record, or polls, sends it then.
  */
 #ifndef RG_CLIENT_CORE_QUEUE_H
 #define RG_CLIENT_CORE_QUEUE_H
@@ -44,7 +45,7 @@ struct rg_batch {
     struct rg_bulk_send *bulk; /* of the last record; closes the batch */
 };
 
-/** The stream of one session; used by queue.c alone. */
+/** The stream of one session: queue.c's, but that who has its lock, by rg_queue_lock_for, looks at the current batch (call.c). */
 struct rg_queue {
     pthread_mutex_t send_lock, lock;
     pthread_cond_t sender_wake;
@@ -73,12 +74,13 @@ unsigned char *rg_queue_append(struct rg_queue *queue, const struct rg_thread *t
 /** Releases the lock behind a record that nobody waits for, and sees to it that the record is sent. */
 void rg_queue_leave(struct rg_session *session, struct rg_thread *thread);
 /**
- * Sees to it that the record `seq`, whose reply the caller is about to wait for, leaves: by this thread if
- * nobody sends, by who sends just now if it was taken along, else by the sender. To wait for the right to
- * send would be to wait for a worker that may be waiting itself, until somebody reads what it sends: and who
- * waits for a reply is the one to read.
+ * Releases the lock behind a record whose reply the caller is about to wait for, and sees to it that it leaves: by this thread if nobody
+ * sends, by who sends just now if it was taken along, else by the sender. To wait for the right to send would be to wait for a worker that
+ * may be waiting itself, until somebody reads what it sends: and who waits for a reply is the one to read. Only where the record closes
+ * its batch, with bulk data of the caller's, this thread sends it. rg_queue_answered: the wait is over.
  */
-void rg_queue_send_awaited(struct rg_session *session, uint64_t seq);
+void rg_queue_leave_awaited(struct rg_session *session);
+void rg_queue_answered(struct rg_session *session);
 /** Who polls for what records bring: sends those that collect while the sender rests, unless somebody sends just now. Costs little where it does not rest. */
 void rg_queue_send_polled(struct rg_session *session);
 /**

@@ -190,12 +190,10 @@ void rg_message_control(struct rg_session *session, const struct rg_message *mes
         malformed(session, "control message");
         return;
     }
-    if (control->kind == RG_CONTROL_SESSION_END)
+    if (control->kind == RG_CONTROL_SESSION_END || control->kind == RG_CONTROL_REFUSAL)
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", session->server,
-                       control->session_end.reason);
-    else if (control->kind == RG_CONTROL_REFUSAL)
-        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", session->server,
-                       control->refusal.reason);
+                       control->kind == RG_CONTROL_REFUSAL ? control->refusal.reason
+                                                           : control->session_end.reason);
     rg_control_fini(control);
 }
 

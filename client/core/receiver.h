@@ -19,7 +19,7 @@
 
 struct rg_session;
 
-/** The receiving side of one session; used by receiver.c alone. */
+/** The receiving side of one session; used by receiver.c and receive_message.c alone. */
 struct rg_receiver {
     pthread_mutex_t lock;
     pthread_cond_t background_wake;

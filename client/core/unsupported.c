@@ -7,8 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Says once for each function why it is not supported. */
-static CUresult not_supported(const char *function, const char *why)
+CUresult rg_refuse(const char *function, const char *why)
 {
     /* A small set of names already told; a name that finds it full is told again, which does no harm. */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -30,10 +29,5 @@ static CUresult not_supported(const char *function, const char *why)
 
 CUresult rg_unsupported(const char *function)
 {
-    return not_supported(function, "");
-}
-
-CUresult rg_refuse(const char *function, const char *why)
-{
-    return not_supported(function, why);
+    return rg_refuse(function, "");
 }

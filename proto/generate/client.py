@@ -24,13 +24,13 @@ def size_of(operation):
     return " + ".join([str(fixed)] + variable)
 
 
-def place(p, count):
+def renumber(p, count):
     """Puts the server's number of the device into the structures that have just been written."""
     if p.pointee not in p.types.locations:
         return []
     member = p.types.locations[p.pointee]
     offset = f"offsetof({p.pointee}, {member})" if member else "0"
-    return [f"rg_call_place(&call, sizeof *{p.name}, {count}, {offset});"]
+    return [f"rg_call_renumber_devices(&call, sizeof *{p.name}, {count}, {offset});"]
 
 
 def encode(p):
@@ -49,12 +49,12 @@ def encode(p):
         if p.optional:
             return [f"rg_put_u32({w}, {p.name} != NULL);", f"if ({p.name})",
                     f"    rg_put({w}, {p.name}, sizeof *{p.name});"]
-        return [f"rg_put({w}, {p.name}, sizeof *{p.name});"] + place(p, "1")
+        return [f"rg_put({w}, {p.name}, sizeof *{p.name});"] + renumber(p, "1")
     if p.role == "string":
         return [f"rg_put_string({w}, {p.name});"]
     if p.role == "in-array":
         return [f"rg_put_u64({w}, (uint64_t)({p.count}));",
-                f"rg_put({w}, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"] + place(p, f"(size_t)({p.count})")
+                f"rg_put({w}, {p.name}, (size_t)({p.count}) * sizeof *{p.name});"] + renumber(p, f"(size_t)({p.count})")
     if p.role == "bytes":
         return [f"rg_put_u64({w}, (uint64_t)({p.count}));", f"rg_put({w}, {p.name}, (size_t)({p.count}));"]
     return []
