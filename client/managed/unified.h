@@ -1,6 +1,6 @@
 /*
  * unified.h - memory that host and device both address, at one address: managed memory, managed variables,
- * and host memory that a kernel may use. It is coherent where CUDA futures it: what the host has written is
+ * and host memory that a kernel may use. It is coherent where CUDA promises it: what the host has written is
  * there for all work that it puts in afterwards, what the device has written is there for the host when a
  * call has said that it is done.
  *

@@ -15,11 +15,6 @@
 #define PAUSE_LEAST_NS 100000 /* between looks whether several communicators have begun */
 #define PAUSE_MOST_NS  10000000
 
-static uint64_t home_of(const struct rg_session *session)
-{
-    return rg_several_servers() ? rg_home_of_session(session) : 0;
-}
-
 /* None of them has begun. */
 void rg_nccl_begin_none(struct rg_nccl_begun *beginnings, size_t n)
 {
@@ -65,7 +60,7 @@ static ncclResult_t send_beginnings(const struct rg_nccl_begun *beginnings, size
     rg_nccl_tell_place(session);
     const CUresult status =
         rg_op_rgNcclBegin((unsigned)(count * RG_NCCL_BEGINNING_WORDS), (unsigned)(2 * count), words, &result,
-                          answers, home_of(session));
+                          answers, rg_home_of_session(session));
     count = 0;
     for (size_t i = 0; i < n; i++)
         if (beginnings[i].comm->session == session)
@@ -165,7 +160,7 @@ static void undo(const struct rg_nccl_begun *beginnings, size_t n, const unsigne
     for (size_t i = 0; i < n; i++)
         if (told[2 * i])
             (void)rg_op_rgNcclEnd(beginnings[i].comm->number, RG_NCCL_ABORT, &result,
-                                  home_of(beginnings[i].comm->session));
+                                  rg_home_of_session(beginnings[i].comm->session));
 }
 
 /*

@@ -131,11 +131,6 @@ void rg_nccl_comm_let_go(ncclComm_t comm)
     free(comm);
 }
 
-uint64_t rg_nccl_home_of(const struct rg_session *session)
-{
-    return rg_several_servers() ? rg_home_of_session(session) : 0;
-}
-
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     if (!id)
@@ -146,7 +141,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     const struct rg_session *session = rg_session_current();
     int result = ncclSystemError;
     rg_nccl_tell_place(session);
-    const CUresult status = rg_op_rgNcclId((unsigned char *)id->internal, &result, rg_nccl_home_of(session));
+    const CUresult status =
+        rg_op_rgNcclId((unsigned char *)id->internal, &result, rg_home_of_session(session));
     return rg_nccl_answered(session, "ncclGetUniqueId", status, result);
 }
 
@@ -260,7 +256,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
 static ncclResult_t end(const char *function, ncclComm_t comm, enum rg_nccl_end how)
 {
     int result = ncclSystemError;
-    const CUresult status = rg_op_rgNcclEnd(comm->number, how, &result, rg_nccl_home_of(comm->session));
+    const CUresult status = rg_op_rgNcclEnd(comm->number, how, &result, rg_home_of_session(comm->session));
     return rg_nccl_answered(comm->session, function, status, result);
 }
 

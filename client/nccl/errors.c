@@ -38,8 +38,7 @@ ncclResult_t rg_nccl_fail(ncclResult_t result, const char *format, ...)
 static void ask_why(const struct rg_session *session)
 {
     char text[RG_NCCL_TEXT_BYTES] = "";
-    if (rg_op_rgNcclError(sizeof text, text, rg_several_servers() ? rg_home_of_session(session) : 0) !=
-        CUDA_SUCCESS)
+    if (rg_op_rgNcclError(sizeof text, text, rg_home_of_session(session)) != CUDA_SUCCESS)
         return;
     text[sizeof text - 1] = '\0';
     if (text[0])

@@ -49,11 +49,6 @@ static void *more(void **items, size_t *n, size_t limit, size_t size)
 
 /* --- sending -------------------------------------------------------------------------------------------- */
 
-static uint64_t home_of(const struct rg_session *session)
-{
-    return rg_several_servers() ? rg_home_of_session(session) : 0;
-}
-
 /*
  * Counts what the calls put into their streams, so that nobody runs further ahead than there is room for (client/timeline/pace.h): with the
  * software device's library some steps for each part of a buffer, of which its launches go ahead.
@@ -95,8 +90,8 @@ static ncclResult_t send_calls(const struct rg_nccl_submitted *calls, size_t n,
         }
     const unsigned n_words = (unsigned)(count * RG_NCCL_CALL_WORDS);
     const CUresult status = blocking && rg_optimise[RG_OPT_ASYNC] && rg_nccl_comms_complete(comms, count)
-                                ? rg_op_rgNcclPost(n_words, words, home_of(session))
-                                : rg_op_rgNcclGroup(n_words, words, &result, home_of(session));
+                                ? rg_op_rgNcclPost(n_words, words, rg_home_of_session(session))
+                                : rg_op_rgNcclGroup(n_words, words, &result, rg_home_of_session(session));
     rg_nccl_tell_probe(calls, n, session);
     return rg_nccl_answered(session, "the call", status, result);
 }

@@ -54,8 +54,6 @@ struct ncclComm {
     size_t n_operators;
 };
 
-/** Where calls about a session's communicators go. */
-uint64_t rg_nccl_home_of(const struct rg_session *session);
 /**
  * Whether these communicators are all that this process has of their cliques: then nothing that waits for other ranks waits for
  * records that come later.

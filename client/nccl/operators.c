@@ -1,4 +1,5 @@
 /* operators.c - operators that programs make, which belong to communicators: their numbers are the server's. See nccl.h. Any thread. */
+#include "client/core/home.h"
 #include "client/nccl/nccl.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
@@ -57,7 +58,7 @@ static ncclResult_t end_operator(ncclComm_t comm, int number)
 {
     int result = ncclSystemError;
     const CUresult status =
-        rg_op_rgNcclOperatorEnd(comm->number, number, &result, rg_nccl_home_of(comm->session));
+        rg_op_rgNcclOperatorEnd(comm->number, number, &result, rg_home_of_session(comm->session));
     return rg_nccl_answered(comm->session, "ncclRedOpDestroy", status, result);
 }
 
@@ -96,7 +97,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     }
     int number = 0, result = ncclSystemError;
     const CUresult status = rg_op_rgNcclOperator(comm->number, type, residence, value, &number, &result,
-                                                 rg_nccl_home_of(comm->session));
+                                                 rg_home_of_session(comm->session));
     const ncclResult_t made = rg_nccl_answered(comm->session, "ncclRedOpCreatePreMulSum", status, result);
     if (made != ncclSuccess)
         return made;

@@ -4,6 +4,7 @@
  * What one is, is known here; whether it has begun, and how it has failed, its worker knows. One that does not block is asked about until it
  * has been told to be at rest.
  */
+#include "client/core/home.h"
 #include "client/nccl/nccl.h"
 #include "client/nccl/rendezvous.h"
 #include "generated/client/operations.h"
@@ -11,7 +12,7 @@
 static ncclResult_t ask(ncclComm_t comm)
 {
     int state = ncclSystemError;
-    const CUresult status = rg_op_rgNcclState(comm->number, &state, rg_nccl_home_of(comm->session));
+    const CUresult status = rg_op_rgNcclState(comm->number, &state, rg_home_of_session(comm->session));
     const ncclResult_t error = rg_nccl_answered(comm->session, "ncclCommGetAsyncError", status, state);
     if (error != ncclInProgress)
         atomic_store(&comm->failed, error);

@@ -19,11 +19,6 @@
 
 enum { CONNECT_MS = 5000, ANSWER_MS = 12000 };
 
-static uint64_t home_of(const struct rg_session *session)
-{
-    return rg_several_servers() ? rg_home_of_session(session) : 0;
-}
-
 /* --- places --------------------------------------------------------------------------------------------- */
 
 static bool place_of(const struct rg_session *session, struct rg_nccl_place *place)
@@ -59,7 +54,7 @@ void rg_nccl_tell_place(const struct rg_session *session)
             session->server);
         return;
     }
-    (void)rg_op_rgNcclPlace((const unsigned char *)&place, home_of(session));
+    (void)rg_op_rgNcclPlace((const unsigned char *)&place, rg_home_of_session(session));
 }
 
 /* --- connecting ----------------------------------------------------------------------------------------- */
@@ -148,9 +143,9 @@ static bool link_to(const struct rg_session *session, const struct rg_nccl_place
     bool done = be_invited(session, place, hello, why, why_size);
     if (done) {
         rg_explain(why, why_size, "the own worker takes no connection");
-        done = rg_op_rgNcclInvite(&peer, hello->peer_secret, home_of(session)) == CUDA_SUCCESS &&
+        done = rg_op_rgNcclInvite(&peer, hello->peer_secret, rg_home_of_session(session)) == CUDA_SUCCESS &&
                rg_peer_introduce(session, message, why, why_size) == RG_OK &&
-               rg_op_rgPeerAwait(peer, &open, home_of(session)) == CUDA_SUCCESS && open;
+               rg_op_rgPeerAwait(peer, &open, rg_home_of_session(session)) == CUDA_SUCCESS && open;
     }
     if (done)
         rg_info("a rank on %s is connected to one on %s, by %s", session->server,
@@ -170,8 +165,8 @@ ncclResult_t rg_nccl_rendezvous(ncclComm_t comm, bool waits)
         unsigned n = 0;
         int result = ncclSystemError;
         _Static_assert(sizeof places == 832, "as the operation says");
-        const CUresult status =
-            rg_op_rgNcclAwait(comm->number, waits, &n, (unsigned char *)places, &result, home_of(session));
+        const CUresult status = rg_op_rgNcclAwait(comm->number, waits, &n, (unsigned char *)places, &result,
+                                                  rg_home_of_session(session));
         const ncclResult_t told =
             rg_nccl_answered(session, "the beginning of a communicator", status, result);
         if (told != ncclInProgress || (!n && !waits))
@@ -179,7 +174,7 @@ ncclResult_t rg_nccl_rendezvous(ncclComm_t comm, bool waits)
         for (unsigned i = 0; i < n && i < RG_NCCL_PLACES; i++) {
             char why[RG_CONTROL_REASON] = "out of memory";
             if (!link_to(session, &places[i], why, sizeof why))
-                (void)rg_op_rgNcclUnreachable(comm->number, why, home_of(session));
+                (void)rg_op_rgNcclUnreachable(comm->number, why, rg_home_of_session(session));
         }
     }
 }
