@@ -166,7 +166,7 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
     RG_TRY(rg_call_allowed(0));
     if (!pctx || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)rg_context_exact();
+    *pctx = (CUcontext)rg_context_current_handle();
     return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -214,7 +214,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     RG_TRY(rg_call_allowed(0));
     if (!pctx)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)rg_context_exact();
+    *pctx = (CUcontext)rg_context_current_handle();
     return CUDA_SUCCESS;
 }
 

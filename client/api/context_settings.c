@@ -18,7 +18,7 @@
 static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
 {
     RG_TRY(rg_call_allowed(0)); /* a context that has failed still answers */
-    const uint64_t current = ctx ? (uint64_t)ctx : rg_context_current();
+    const uint64_t current = ctx ? (uint64_t)ctx : rg_context_current_owner();
     *shadow = rg_context_shadow((CUcontext)current);
     if (!*shadow)
         return current && !ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
@@ -124,6 +124,6 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     struct rg_context *shadow;
     RG_TRY(context_or_current(ctx, ctxId, &shadow));
-    *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_exact());
+    *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_current_handle());
     return CUDA_SUCCESS;
 }

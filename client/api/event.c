@@ -23,7 +23,7 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
-    shadow->event = (struct rg_event){.context = rg_context_current(), .flags = Flags};
+    shadow->event = (struct rg_event){.context = rg_context_current_owner(), .flags = Flags};
     return rg_handle_made(RG_KIND_EVENT, (uint64_t)event, rg_op_cuEventCreate(&event, Flags), phEvent);
 }
 
@@ -62,7 +62,8 @@ static CUresult check_record(CUevent event, CUstream stream, unsigned flags, boo
         return CUDA_SUCCESS;
     const struct rg_shadow *of_stream = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream),
                            *of_event = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
-    const uint64_t context = of_stream ? rg_context_owner(of_stream->stream.context) : rg_context_current();
+    const uint64_t context =
+        of_stream ? rg_context_owner(of_stream->stream.context) : rg_context_current_owner();
     return of_event && of_event->event.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

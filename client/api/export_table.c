@@ -15,7 +15,7 @@
 
 static CUcontext current_context(void)
 {
-    return (CUcontext)rg_context_exact();
+    return (CUcontext)rg_context_current_handle();
 }
 
 /* The software device runs PTX alone. A program that has another device as well gets what that one runs. */

@@ -67,7 +67,7 @@ CUresult cuMemHostAlloc(void **pp, size_t size, unsigned int flags)
                              .size = size,
                              .kind = RG_RANGE_HOST,
                              .flags = flags,
-                             .context = rg_context_current(),
+                             .context = rg_context_current_owner(),
                              .device = rg_device_current()};
     if (!rg_pinned_add(&range, length)) {
         munmap(memory, length);
@@ -133,7 +133,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
                              .size = bytesize,
                              .kind = RG_RANGE_REGISTERED,
                              .flags = Flags,
-                             .context = rg_context_current(),
+                             .context = rg_context_current_owner(),
                              .device = rg_device_current()};
     return rg_pinned_add(&range, bytesize) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -71,7 +71,7 @@ static CUresult import_pointer(void *arguments)
     const struct rg_range range = {.start = address,
                                    .size = size,
                                    .kind = RG_RANGE_POOL,
-                                   .context = rg_context_current(),
+                                   .context = rg_context_current_owner(),
                                    .device = rg_device_current(),
                                    .pool = (uint64_t)import->pool};
     CUresult status = add_range(&range);
@@ -86,7 +86,7 @@ static CUresult import_pointer(void *arguments)
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
     struct pointer_import import = {.out = ptr_out, .pool = pool, .data = shareData};
-    const bool has_context = rg_context_current() != 0;
+    const bool has_context = rg_context_current_owner() != 0;
     RG_TRY(rg_call_allowed(has_context ? RG_TRAIT_CONTEXT : 0));
     if (!ptr_out || !shareData || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
@@ -113,7 +113,7 @@ static CUresult add_opened(CUdeviceptr address, size_t size, const struct memory
     const struct rg_range range = {.start = address,
                                    .size = size,
                                    .kind = RG_RANGE_IPC,
-                                   .context = rg_context_current(),
+                                   .context = rg_context_current_owner(),
                                    .opened_in = guest ? opening->context : 0,
                                    .device = guest ? opening->device : rg_device_current()};
     return add_range(&range);
@@ -122,7 +122,7 @@ static CUresult add_opened(CUdeviceptr address, size_t size, const struct memory
 /* Counts an opening. The first of an address makes it known. */
 static CUresult note_opened(CUdeviceptr address, size_t size, const struct memory_opening *opening)
 {
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     CUresult status = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     struct opened *at = all_opened;
@@ -175,7 +175,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     struct memory_opening opening = {
-        .flags = Flags, .context = rg_context_current(), .device = rg_device_current()};
+        .flags = Flags, .context = rg_context_current_owner(), .device = rg_device_current()};
     RG_TRY(rg_exported_open("cuIpcOpenMemHandle", &handle, open_memory, &opening));
     *pdptr = opening.address;
     return CUDA_SUCCESS;
@@ -253,7 +253,7 @@ static CUresult open_event(const void *token, void *user)
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event)->event = (struct rg_event){
-        .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
+        .context = rg_context_current_owner(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
     return rg_handle_made(RG_KIND_EVENT, (uint64_t)event, rg_op_rgIpcOpenEvent(&event, token), user);
 }
 

@@ -38,7 +38,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     rg_handle_shadow(RG_KIND_LINK, (uint64_t)state)->link =
-        (struct rg_link_state){.context = rg_context_current(), .state = link};
+        (struct rg_link_state){.context = rg_context_current_owner(), .state = link};
     CUresult status = rg_jit_read(&link->jit, numOptions, options, optionValues);
     if (status == CUDA_SUCCESS)
         status = rg_op_rgLinkCreate(&state, link->jit.count, link->jit.options, link->jit.values,

@@ -44,7 +44,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
                              .size = bytesize,
                              .kind = RG_RANGE_MANAGED,
                              .flags = flags,
-                             .context = rg_context_current(),
+                             .context = rg_context_current_owner(),
                              .device = rg_device_current()};
     CUresult status = rg_managed_add(base, range.start, rounded);
     if (status != CUDA_SUCCESS) {

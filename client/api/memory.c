@@ -115,7 +115,7 @@ static CUresult allocate(struct request *request, CUdeviceptr *out)
         struct rg_range range = {.start = address,
                                  .size = size,
                                  .kind = request->kind,
-                                 .context = rg_context_current(),
+                                 .context = rg_context_current_owner(),
                                  .device = rg_device_current(),
                                  .pool = (uint64_t)pool_of(request)};
         if (rg_map_reserve(rg_session_current()->number, address, size)) {

@@ -46,7 +46,8 @@ void rg_pools_settle(void)
     if (state == NO_POOLS)
         return;
     rg_prealloc_give_back_pools();
-    if (state == WAITED && rg_context_current() && rg_session_current()->op_numbers[RG_OP_rgPoolsSettle])
+    if (state == WAITED && rg_context_current_owner() &&
+        rg_session_current()->op_numbers[RG_OP_rgPoolsSettle])
         (void)rg_op_rgPoolsSettle();
 }
 

@@ -151,7 +151,7 @@ static void note_known(const struct load *load)
     if (load->kind == RG_KIND_LIBRARY) {
         shadow->library.cached = load->cached;
     } else {
-        shadow->module.context = rg_context_current();
+        shadow->module.context = rg_context_current_owner();
         shadow->module.cached = load->cached;
     }
 }

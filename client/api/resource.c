@@ -140,7 +140,7 @@ CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
 {
     RG_TRY(rg_call_allowed(0));
     if (!greenCtx) {
-        const struct rg_context *current = rg_context_shadow((CUcontext)rg_context_exact());
+        const struct rg_context *current = rg_context_shadow((CUcontext)rg_context_current_handle());
         greenCtx = (CUgreenCtx)(current ? current->green : 0);
     }
     if (!green_of(greenCtx))

@@ -37,8 +37,11 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority, bool wi
     CUstream stream = (CUstream)rg_handle_create(RG_KIND_STREAM);
     if (!stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
-        .context = rg_context_exact(), .flags = flags, .priority = priority, .id = rg_stream_next_id()};
+    rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream =
+        (struct rg_stream){.context = rg_context_current_handle(),
+                           .flags = flags,
+                           .priority = priority,
+                           .id = rg_stream_next_id()};
     CUresult status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
                                     : rg_op_cuStreamCreate(&stream, flags);
     return rg_handle_made(RG_KIND_STREAM, (uint64_t)stream, status, phStream);
@@ -104,7 +107,7 @@ static CUresult describe(CUstream stream, const void *out, struct rg_stream *kno
         return CUDA_ERROR_INVALID_VALUE;
     stream = rg_effective_stream(stream);
     if (rg_stream_is_default(stream)) {
-        *known = (struct rg_stream){.context = rg_context_exact(), .id = (uintptr_t)stream};
+        *known = (struct rg_stream){.context = rg_context_current_handle(), .id = (uintptr_t)stream};
         if (stream == CU_STREAM_PER_THREAD)
             known->id = 3 + (unsigned long long)rg_thread_current()->number * 2 + RG_OBJECTS_MAX;
         return CUDA_SUCCESS;

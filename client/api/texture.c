@@ -36,7 +36,7 @@ static void add(struct object *object)
 {
     RG_SCOPED_LOCK(&lock);
     object->session = rg_session_current();
-    object->context = rg_context_current();
+    object->context = rg_context_current_owner();
     rg_hash_table_add(&objects, &object->link, object->number);
 }
 

@@ -25,7 +25,7 @@ static CUresult note_variable(enum rg_kind kind, uint64_t owner, const struct rg
     struct rg_range range = {.start = place->address,
                              .size = place->bytes,
                              .kind = place->size ? RG_RANGE_MANAGED : RG_RANGE_GLOBAL,
-                             .context = rg_context_current(),
+                             .context = rg_context_current_owner(),
                              .device = rg_device_current()};
     if (place->size) {
         CUresult status = rg_managed_variables(owner, kind == RG_KIND_LIBRARY, place->start, place->size);
@@ -84,7 +84,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
 /* Without a context, managed variables are those of the first device's primary one, which is kept. */
 CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    if (rg_context_current() || rg_call_allowed(0) != CUDA_SUCCESS)
+    if (rg_context_current_owner() || rg_call_allowed(0) != CUDA_SUCCESS)
         return find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
     CUcontext primary;
     unsigned flags;

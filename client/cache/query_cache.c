@@ -26,7 +26,7 @@ static atomic_uint epochs[RG_QUERY_CACHE_GROUPS];
 
 void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group)
 {
-    const uint64_t context = rg_op_traits[op] & RG_TRAIT_CONTEXT ? rg_context_current() : 0;
+    const uint64_t context = rg_op_traits[op] & RG_TRAIT_CONTEXT ? rg_context_current_owner() : 0;
     query->group = group;
     query->needs = rg_op_traits[op] & RG_TRAIT_CONTEXT;
     query->epoch = atomic_load(&epochs[group]);

@@ -63,7 +63,7 @@ static struct rg_variable **list_of(enum rg_kind kind, uint64_t owner)
 /* The entry of a variable in the current context; the lock is held. */
 static struct rg_variable *find(struct rg_variable *list, const char *name, bool managed)
 {
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     while (list && (list->context != context || list->managed != managed || strcmp(list->name, name) != 0))
         list = list->next;
     return list;
@@ -103,9 +103,9 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image 
 {
     bool managed;
     const char *name;
-    if (!cached || !rg_context_current() || !rg_optimise[RG_OPT_QUERY_CACHE] ||
+    if (!cached || !rg_context_current_owner() || !rg_optimise[RG_OPT_QUERY_CACHE] ||
         rg_hooks.blocks_on_context(
-            rg_context_current())) /* which the driver may wait for before it has them */
+            rg_context_current_owner())) /* which the driver may wait for before it has them */
         return;
     for (unsigned i = 0; (name = rg_image_cache_variable(cached, i, &managed)) != NULL; i++) {
         struct rg_call reply;
@@ -113,7 +113,7 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image 
         struct rg_future *future = list ? rg_future_begin(NULL) : NULL;
         if (!future || rg_future_end(future, ask(kind, owner, name, managed, future, &reply)) != CUDA_SUCCESS)
             return;
-        (void)add(list, rg_context_current(), name, managed, future, NULL);
+        (void)add(list, rg_context_current_owner(), name, managed, future, NULL);
     }
 }
 
@@ -193,7 +193,7 @@ CUresult rg_variables_find(enum rg_kind kind, uint64_t owner, const char *name, 
     const bool listed = find(*list, name, managed) != NULL;
     pthread_mutex_unlock(&lock);
     if (status == CUDA_SUCCESS && !listed)
-        (void)add(list, rg_context_current(), name, managed, NULL, place);
+        (void)add(list, rg_context_current_owner(), name, managed, NULL, place);
     return status;
 }
 

@@ -22,7 +22,7 @@ CUresult rg_context_scope_enter_stream(CUstream stream, bool *entered)
 {
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
     *entered = false;
-    if (!shadow || shadow->stream.context == rg_context_exact())
+    if (!shadow || shadow->stream.context == rg_context_current_handle())
         return CUDA_SUCCESS;
     const CUresult status = rg_context_scope_enter(shadow->stream.context);
     *entered = status == CUDA_SUCCESS;

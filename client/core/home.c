@@ -34,7 +34,8 @@ struct rg_session *rg_home_session(uint64_t home)
         return &rg_sessions[0];
     if (home && home <= rg_n_sessions)
         return &rg_sessions[home - 1];
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, home ? home : rg_context_current());
+    const struct rg_shadow *shadow =
+        rg_handle_shadow(RG_KIND_CONTEXT, home ? home : rg_context_current_owner());
     return shadow ? shadow->context.session : &rg_sessions[0];
 }
 
@@ -47,7 +48,7 @@ uint64_t rg_home_context(uint64_t home)
 {
     if (home > rg_n_sessions)
         return home;
-    return home ? atomic_load(&rg_home_session(home)->context) : rg_context_current();
+    return home ? atomic_load(&rg_home_session(home)->context) : rg_context_current_owner();
 }
 
 uint64_t rg_home_context_of_stream(CUstream stream)

@@ -189,12 +189,12 @@ uint64_t rg_context_owner(uint64_t context)
     return shadow && shadow->context.owner ? shadow->context.owner : context;
 }
 
-uint64_t rg_context_current(void)
+uint64_t rg_context_current_owner(void)
 {
-    return rg_context_owner(rg_context_exact());
+    return rg_context_owner(rg_context_current_handle());
 }
 
-uint64_t rg_context_exact(void)
+uint64_t rg_context_current_handle(void)
 {
     return own ? rg_thread_context(own) : 0;
 }

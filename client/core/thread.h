@@ -112,9 +112,9 @@ static inline uint64_t rg_thread_context(const struct rg_thread *thread)
 /** The context that a context's memory, modules and events belong to: itself, or of a green context's the primary one. */
 uint64_t rg_context_owner(uint64_t context);
 /** The owner of the calling thread's current context, 0 if it has none; no checks. Streams are made in that context itself: */
-uint64_t rg_context_current(void);
+uint64_t rg_context_current_owner(void);
 /** The calling thread's current context handle, 0 if none; no checks. */
-uint64_t rg_context_exact(void);
+uint64_t rg_context_current_handle(void);
 /** Replaces the top of the stack (0: removes it); false: out of memory. */
 bool rg_thread_set_context(struct rg_thread *thread, uint64_t context);
 bool rg_thread_push_context(struct rg_thread *thread, uint64_t context);

@@ -60,7 +60,7 @@ static bool map_here(uint64_t start, uint64_t size)
 /* Shares pages of the worker's and keeps them in the list. */
 static CUresult place(struct managed *m, enum rg_unified_kind kind)
 {
-    m->context = rg_context_current();
+    m->context = rg_context_current_owner();
     if (!map_here(m->start, m->size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = rg_unified_add(kind, m->start, m->size);
@@ -178,7 +178,7 @@ static void recall(uint64_t context)
 CUresult rg_managed_begin_work(bool kernel, bool *begun)
 {
     struct managed m;
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     while (atomic_load_explicit(&n_without_context, memory_order_relaxed) && context &&
            hand_over(0, context, &m)) {
         atomic_fetch_sub(&n_without_context, 1);

@@ -90,7 +90,8 @@ static CUresult have_areas(uint64_t start, uint64_t end)
             free(area);
             return status;
         }
-        *area = (struct area){.next = areas, .start = start, .end = next, .context = rg_context_current()};
+        *area =
+            (struct area){.next = areas, .start = start, .end = next, .context = rg_context_current_owner()};
         areas = area;
         start = next;
     }
@@ -196,7 +197,7 @@ static CUresult map_range(const struct rg_range *range)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *mapped = (struct mapped){.start = range->start,
                               .end = range->start + range->size,
-                              .context = rg_context_current(),
+                              .context = rg_context_current_owner(),
                               .registered = range->kind == RG_RANGE_REGISTERED};
     mapped->exchanged = is_exchanged(mapped);
     CUresult status = wait_for_transfers(range);

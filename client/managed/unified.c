@@ -212,7 +212,7 @@ CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size
                                        .size = size,
                                        .n_pages = n_pages,
                                        .kind = kind,
-                                       .context = rg_context_current(),
+                                       .context = rg_context_current_owner(),
                                        .session = rg_session_current(),
                                        .stretch = RG_FETCH_GROUP,
                                        .write_run = 1};
@@ -240,7 +240,7 @@ CUresult rg_unified_add_partial(uint64_t start, uint64_t size)
     RG_TRY(rg_op_rgUnifiedOpen());
     RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     const bool good = rg_unified_start_service() &&
-                      rg_partial_pages_add(rg_session_current(), rg_context_current(), start, size);
+                      rg_partial_pages_add(rg_session_current(), rg_context_current_owner(), start, size);
     return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

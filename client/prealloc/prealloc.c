@@ -93,7 +93,7 @@ static void settle(struct rg_future *future, CUresult result, struct rg_reader r
 static void await_hinted(const struct rg_prealloc_key *key)
 {
     pthread_mutex_lock(&rg_slabs.lock);
-    const struct rg_slab *slab = rg_slabs_find(key, rg_context_current());
+    const struct rg_slab *slab = rg_slabs_find(key, rg_context_current_owner());
     struct rg_future *future = slab ? slab->future : NULL;
     if (future)
         rg_future_keep(future);
@@ -116,7 +116,7 @@ bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_bloc
     unsigned more = 0;
     pthread_mutex_lock(&rg_slabs.order);
     pthread_mutex_lock(&rg_slabs.lock);
-    struct rg_slab *slab = rg_slabs_find(key, rg_context_current());
+    struct rg_slab *slab = rg_slabs_find(key, rg_context_current_owner());
     bool got = pop(slab, out);
     if (!got && slab && slab->due) {
         pthread_mutex_unlock(&rg_slabs.lock);

@@ -75,7 +75,7 @@ static void forget_idle(void)
 
 struct rg_slab *rg_slabs_add(const struct rg_prealloc_key *key, struct rg_session *session)
 {
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     struct rg_slab *slab = rg_slabs_find(key, context);
     if (slab)
         return slab;

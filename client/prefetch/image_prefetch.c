@@ -221,7 +221,8 @@ struct rg_future *rg_image_prefetch_describe(enum rg_kind kind, uint64_t handle,
 {
     const enum rg_op op = describes(kind);
     struct rg_call reply;
-    struct rg_future *future = cached && rg_context_current() && possible(op) ? rg_future_begin(NULL) : NULL;
+    struct rg_future *future =
+        cached && rg_context_current_owner() && possible(op) ? rg_future_begin(NULL) : NULL;
     if (!future)
         return NULL;
     const CUresult status = rg_future_end(future, describe(kind, handle, future, &reply));
@@ -231,7 +232,7 @@ struct rg_future *rg_image_prefetch_describe(enum rg_kind kind, uint64_t handle,
 void rg_image_prefetch_ask(enum rg_kind kind, uint64_t handle, struct rg_cached_image *cached)
 {
     struct rg_call reply;
-    if (!cached || !rg_context_current() || !possible(describes(kind)))
+    if (!cached || !rg_context_current_owner() || !possible(describes(kind)))
         return;
     if (describe(kind, handle, NULL, &reply) == CUDA_SUCCESS) {
         rg_image_cache_note_memory(cached, reply.memory_taken);

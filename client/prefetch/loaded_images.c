@@ -156,7 +156,7 @@ bool rg_loaded_images_withdraw(struct rg_withdrawn_image *out)
 uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *cached)
 {
     const enum rg_loaded_form form = kind == RG_KIND_LIBRARY ? RG_LOADED_LIBRARY : RG_LOADED_MODULE;
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     pthread_mutex_lock(&lock);
     struct rg_loaded_image *image = images;
     while (image &&

@@ -221,7 +221,7 @@ void rg_startup_profile_note_image(const struct rg_cached_image *cached)
     struct remembered_image image = {.device = (uint32_t)rg_device_current(),
                                      .image = *rg_image_cache_name(cached)};
     memcpy(image.answers, session->hello.answers, sizeof image.answers);
-    if (primary_of(rg_context_current()) < 0)
+    if (primary_of(rg_context_current_owner()) < 0)
         return; /* it will not be asked for where it would be loaded */
     RG_SCOPED_LOCK(&lock);
     if (active && image.image.plain && add(&image))
@@ -239,7 +239,8 @@ static bool is_noted(void)
 
 void rg_startup_profile_note_memory(const struct rg_prealloc_key *key, size_t bytes)
 {
-    const int device = is_noted() && key->kind != RG_PREALLOC_ORDERED ? primary_of(rg_context_current()) : -1;
+    const int device =
+        is_noted() && key->kind != RG_PREALLOC_ORDERED ? primary_of(rg_context_current_owner()) : -1;
     if (device < 0)
         return;
     atomic_fetch_add_explicit(&noted, 1, memory_order_relaxed);
@@ -333,13 +334,13 @@ static void load(const struct remembered_image *remembered)
                                      0, future, &reply);
     } else if (handle) {
         struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, handle)->module;
-        made->context = rg_context_current();
+        made->context = rg_context_current_owner();
         made->cached = cached;
         status = rg_op_rgModuleLoad(&(CUmodule){(CUmodule)handle}, id, 0, NULL, NULL, 0, 0, future, &reply);
     }
     if (future && rg_loaded_image_end(future, status) == CUDA_SUCCESS) {
         rg_variables_ask((enum rg_kind)image->kind, handle, cached);
-        loaded->context = rg_context_current();
+        loaded->context = rg_context_current_owner();
         loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].cached = cached;
         loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].handle = handle;
         loaded->future = future;

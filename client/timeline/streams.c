@@ -96,7 +96,7 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t conte
 {
     if (stream == CU_STREAM_PER_THREAD) {
         struct rg_thread *thread = rg_thread_current();
-        *context = rg_context_exact();
+        *context = rg_context_current_handle();
         if (!thread)
             return NULL;
         if (thread->timeline.own_context != *context) {
@@ -106,7 +106,7 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t conte
         return &thread->timeline.own;
     }
     if ((uintptr_t)stream < (uintptr_t)CU_STREAM_PER_THREAD) {
-        *context = context_hint ? context_hint : rg_context_exact();
+        *context = context_hint ? context_hint : rg_context_current_handle();
         struct rg_shadow *of = rg_handle_shadow(RG_KIND_CONTEXT, *context);
         return of ? &of->context.timeline.legacy : NULL;
     }
@@ -367,7 +367,7 @@ void rg_timeline_waited(CUstream stream)
 
 CUresult rg_timeline_wait_context(CUcontext named)
 {
-    struct rg_context *context = rg_timeline_trusted(named ? (uint64_t)named : rg_context_exact());
+    struct rg_context *context = rg_timeline_trusted(named ? (uint64_t)named : rg_context_current_handle());
     if (context && rg_timeline_reached(&context->timeline.completed, last(&context->session->timeline.work)))
         return rg_timeline_answered(context->session);
     CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();

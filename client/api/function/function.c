@@ -22,7 +22,7 @@ static uint64_t context_of_function(uint64_t owner)
 {
     const struct rg_shadow *module =
         rg_handle_kind(owner) == RG_KIND_MODULE ? rg_handle_shadow(RG_KIND_MODULE, owner) : NULL;
-    return module && module->module.context ? module->module.context : rg_context_current();
+    return module && module->module.context ? module->module.context : rg_context_current_owner();
 }
 
 /* The device that its attributes are for. */
@@ -187,7 +187,7 @@ CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
         return CUDA_SUCCESS;
     }
     const uint64_t context = rg_function_context((uint64_t)hfunc, function);
-    const bool elsewhere = context && context != rg_context_current();
+    const bool elsewhere = context && context != rg_context_current_owner();
     if (elsewhere)
         RG_TRY(rg_context_scope_enter(context));
     const CUresult status = cuLibraryGetModule(hmod, (CUlibrary)function->owner);

@@ -115,7 +115,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
         return CUDA_ERROR_INVALID_VALUE;
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     struct rg_found_question question = {.owner = (uint64_t)kernel, .context = context};
     rg_found_lock();
     CUfunction known = (CUfunction)rg_found_by_key(shadow->function.by_context, context);
@@ -144,7 +144,7 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
         return CUDA_ERROR_INVALID_VALUE;
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     rg_found_lock();
     CUmodule module = (CUmodule)rg_found_by_key(shadow->library.modules, context);
     rg_found_unlock();
@@ -177,7 +177,7 @@ CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char 
 
 CUfunction rg_kernel_function_here(const struct rg_function *kernel)
 {
-    const uint64_t context = rg_context_current();
+    const uint64_t context = rg_context_current_owner();
     rg_found_lock();
     uint64_t function = rg_found_by_key(kernel->by_context, context);
     const struct rg_shadow *library = function ? NULL : rg_function_library(kernel);

@@ -136,8 +136,8 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
     if (is_set(function, &change))
         return CUDA_SUCCESS;
     if (!atomic_load_explicit(&function->launched, memory_order_relaxed))
-        RG_TRY(
-            rg_function_load_first(hfunc, function, change.context ? change.context : rg_context_current()));
+        RG_TRY(rg_function_load_first(hfunc, function,
+                                      change.context ? change.context : rg_context_current_owner()));
     return noted(rg_op_cuFuncSetCacheConfig(hfunc, config), function, &change);
 }
 

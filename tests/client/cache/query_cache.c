@@ -14,7 +14,7 @@ static uint64_t context;
 static CUresult allowed;
 bool rg_optimise[RG_OPT_COUNT];
 
-uint64_t rg_context_current(void)
+uint64_t rg_context_current_owner(void)
 {
     return context;
 }

@@ -24,7 +24,7 @@ struct rg_session *rg_session_current(void)
 
 static uint64_t context = 5;
 
-uint64_t rg_context_current(void)
+uint64_t rg_context_current_owner(void)
 {
     return context;
 }
