@@ -10,6 +10,7 @@
 #include "client/api/function/function.h"
 #include "client/api/memory_pool.h"
 #include "client/cache/query_cache.h"
+#include "client/cache/settings.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"

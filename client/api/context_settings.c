@@ -6,7 +6,7 @@
  */
 #include "client/api/context.h"
 
-#include "client/cache/query_cache.h"
+#include "client/cache/settings.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/thread.h"

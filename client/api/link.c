@@ -3,6 +3,7 @@
  * buffers with every answer, the result into memory that lives as long as the state.
  */
 #include "client/cache/image.h"
+#include "client/cache/jit_options.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/region.h"

@@ -9,6 +9,7 @@
 #include "client/api/function/function.h"
 #include "client/api/module_load.h"
 #include "client/cache/image.h"
+#include "client/cache/jit_options.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
 #include "client/core/context_scope.h"

@@ -5,6 +5,7 @@
 #define RG_CLIENT_API_MODULE_LOAD_H
 
 #include "client/cache/image.h"
+#include "client/cache/jit_options.h"
 #include "proto/kinds.h"
 
 #include <cuda.h>

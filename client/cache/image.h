@@ -1,4 +1,4 @@
-/* image.h - sends a module image to the worker, and translates the options of loading it. */
+/* image.h - sends a module image to the worker. Any thread. */
 #ifndef RG_CLIENT_CACHE_IMAGE_H
 #define RG_CLIENT_CACHE_IMAGE_H
 
@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct rg_reader;
 
 /**
  * An image in this process's memory as it is sent: containers one behind the other, each at a multiple of 16,
@@ -44,7 +42,7 @@ CUresult rg_image_send(struct rg_image_view *view, enum rg_image_stay stay, uint
 void rg_image_settle(struct rg_image_view *view);
 /** Names an image whose bytes are not at hand. */
 CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *id);
-/** The same for `size` bytes of whatever a linker takes. */
+/** Sends `size` bytes of whatever a linker takes; likewise. */
 CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id);
 /** An image as it is sent: containers one behind the other, each at a multiple of 16. One allocation. */
 struct rg_image_copy {
@@ -57,29 +55,5 @@ struct rg_image_copy {
 CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **out);
 /** `home`: of the server it is for. */
 CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t home, uint64_t *id);
-#define RG_JIT_OPTIONS 64
-
-/**
- * The JIT options of a call, taken apart: numbers to send, and buffers that the worker's logs are copied to.
- */
-struct rg_jit {
-    unsigned count;
-    CUjit_option options[RG_JIT_OPTIONS];
-    unsigned long long values[RG_JIT_OPTIONS];
-    char *info, *error; /* the application's buffers */
-    size_t info_size, error_size;
-    void **info_size_out, **error_size_out; /* where the driver writes how much there was */
-    void **wall_time;                       /* where it writes how long it took */
-    uint64_t began;
-};
-
-/** CUDA_ERROR_NOT_SUPPORTED for options whose values are pointers that only make sense on this side. */
-CUresult rg_jit_read(struct rg_jit *jit, unsigned count, const CUjit_option *options, void *const *values);
-/** Copies the logs of the worker's answer into the application's buffers. */
-void rg_jit_answer(struct rg_jit *jit, struct rg_reader *reply);
-/** The same of an error that was found here; "": of nothing to tell. */
-void rg_jit_fail(struct rg_jit *jit, const char *text);
-/** The call ends: notes how long it took, as the program waited. */
-void rg_jit_done(const struct rg_jit *jit);
 
 #endif

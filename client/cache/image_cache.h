@@ -14,6 +14,7 @@
 #define RG_CLIENT_CACHE_IMAGE_CACHE_H
 
 #include "client/cache/image.h"
+#include "client/cache/jit_options.h"
 #include "common/base/hash_table.h"
 #include "proto/kinds.h"
 

@@ -137,35 +137,3 @@ void rg_query_cache_context_ended(void)
     for (unsigned i = 0; i < RG_QUERY_CACHE_GROUPS; i++)
         rg_query_cache_change((enum rg_query_cache_group)i);
 }
-
-/* --- settings ------------------------------------------------------------------------------------------- */
-
-bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value)
-{
-    if (!rg_optimise[RG_OPT_QUERY_CACHE] || which >= RG_SETTINGS)
-        return false;
-    RG_SCOPED_LOCK(&lock);
-    const struct rg_settings *known = *settings;
-    const bool same = known && (known->known & 1u << which) && known->value[which] == value;
-    return same;
-}
-
-void rg_setting_note(struct rg_settings **settings, unsigned which, unsigned long long value)
-{
-    if (which >= RG_SETTINGS)
-        return;
-    RG_SCOPED_LOCK(&lock);
-    if (!*settings)
-        *settings = calloc(1, sizeof **settings);
-    if (*settings) {
-        (*settings)->known |= 1u << which;
-        (*settings)->value[which] = value;
-    }
-}
-
-void rg_setting_forget(struct rg_settings *const *settings, unsigned which)
-{
-    RG_SCOPED_LOCK(&lock);
-    if (*settings && which < RG_SETTINGS)
-        (*settings)->known &= ~(1u << which);
-}

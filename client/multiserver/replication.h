@@ -10,6 +10,7 @@
 #define RG_CLIENT_MULTISERVER_REPLICATION_H
 
 #include "client/cache/image.h"
+#include "client/cache/jit_options.h"
 #include "client/core/home.h"
 
 /**

@@ -7,6 +7,7 @@
  */
 #include "client/prefetch/image_prefetch.h"
 
+#include "client/cache/jit_options.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
 #include "client/core/context_scope.h"

@@ -3,7 +3,6 @@
  */
 #include "client/api/function/function.h"
 
-#include "client/cache/query_cache.h"
 #include "client/core/call.h"
 #include "client/core/context_scope.h"
 #include "client/core/device_list.h"

@@ -6,8 +6,8 @@
  *
  * Any thread; what is known of other handles is changed under the lock of found objects.
  */
+#include "client/cache/settings.h"
 #include "client/api/function/function.h"
-#include "client/cache/query_cache.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/home.h"
