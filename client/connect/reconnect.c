@@ -40,6 +40,14 @@ enum {
     CONTROL_MS = 300, /* the end of the control connection may be noticed so much later than the link's */
 };
 
+/* One a session; the reconnector's thread, once it has begun. */
+static struct state {
+    bool multipath;      /* it was on TCP at its beginning */
+    bool moved;          /* to RDMA, on which it is now */
+    bool upgraded_again; /* it has just gone back there */
+    bool told_lost;
+} states[RG_SERVERS_MAX];
+
 static uint64_t patience(void)
 {
     const char *text = secure_getenv("REMOTE_GPU_RECONNECT");
@@ -146,8 +154,9 @@ static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t
     struct rg_session *session = user;
     struct rg_conn *conn;
     unsigned way;
-    session->upgraded_again = renew_upgraded(session, loss, received, out, control_conn, peer_received);
-    if (session->upgraded_again)
+    struct state *state = &states[session->number];
+    state->upgraded_again = renew_upgraded(session, loss, received, out, control_conn, peer_received);
+    if (state->upgraded_again)
         return RG_OK;
     enum rg_status status = rg_rails_renew(session, CONNECT_MS, loss->why, sizeof loss->why, &way, &conn);
     if (status != RG_OK) {
@@ -158,7 +167,7 @@ static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t
     status = say_resume(session, conn, received, peer_received, loss->why, sizeof loss->why);
     if (status == RG_OK)
         rg_rails_use(session, way);
-    if (status == RG_OK && session->multipath && !rg_multipath_begin(session, &conn))
+    if (status == RG_OK && state->multipath && !rg_multipath_begin(session, &conn))
         status = RG_ERR_NO_MEMORY;
     if (status == RG_OK)
         *out = conn;
@@ -175,8 +184,9 @@ static double seconds_since(uint64_t since_ns)
 /* The session goes on: over what it was upgraded to again, or over TCP. */
 static void tell_resumed(struct rg_session *session, const struct rg_resumable_loss *loss)
 {
-    if (session->upgraded_again) {
-        session->moved = true;
+    struct state *state = &states[session->number];
+    if (state->upgraded_again) {
+        state->moved = true;
         session->stats.upgraded_again++;
         rg_stats_link(session, "rdma", rg_now_ns());
         rg_warn("%s: RDMA works again; the session is back on it", session->server);
@@ -188,31 +198,31 @@ static void tell_resumed(struct rg_session *session, const struct rg_resumable_l
     }
     session->stats.resumed++;
     session->stats.without_ns += rg_now_ns() - loss->since_ns;
-    if (session->moved)
+    if (state->moved)
         rg_stats_link(session, "tcp", loss->since_ns);
     rg_warn("lost the connection to %s%s; the session goes on%s after %.1f s", session->server,
-            session->moved ? " (rdma)" : "", session->moved ? " over TCP" : "",
-            seconds_since(loss->since_ns));
-    session->moved = false;
-    if (!session->multipath) /* it had moved at its beginning */
+            state->moved ? " (rdma)" : "", state->moved ? " over TCP" : "", seconds_since(loss->since_ns));
+    state->moved = false;
+    if (!state->multipath)
         rg_upgrade_again_begin(session);
 }
 
 static void report(void *user, enum rg_resumable_event event, const struct rg_resumable_loss *loss)
 {
     struct rg_session *session = user;
+    struct state *state = &states[session->number];
     switch (event) {
     case RG_RESUMABLE_LOST:
-        session->told_lost = true;
+        state->told_lost = true;
         rg_warn("lost the connection to %s (%s): trying again for %.0f s", session->server, loss->why,
                 (double)(loss->until_ns - loss->since_ns) / 1e9);
         break;
     case RG_RESUMABLE_RESUMED:
-        session->told_lost = false;
+        state->told_lost = false;
         tell_resumed(session, loss);
         break;
     case RG_RESUMABLE_GAVE_UP:
-        if (session->told_lost)
+        if (state->told_lost)
             rg_warn("gave up on %s after %.1f s: %s", session->server, seconds_since(loss->since_ns),
                     loss->why);
         else
@@ -238,8 +248,8 @@ bool rg_reconnect_begin(struct rg_session *session)
         .report = report,
         .settled = hello->capabilities & RG_CONTROL_CAP_CONTROL ? rg_control_conn_begin : NULL,
     };
-    session->moved = session->control_conn != NULL;
-    session->multipath = !session->moved;
+    const bool moved = session->control_conn != NULL;
+    states[session->number] = (struct state){.multipath = !moved, .moved = moved};
     struct rg_conn *resumable = rg_resumable_create(session->conn, session->control_conn, &options);
     if (!resumable)
         return false;

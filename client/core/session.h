@@ -36,9 +36,8 @@ struct rg_session {
     unsigned place;  /* of the server, in the user's list; of a guest: its part of the address space */
     bool guest;
     struct rg_conn *conn;
-    struct rg_conn *control_conn; /* the one that the session began on, if it moved; or NULL */
-    char peer[160]; /* reconnect.c's, as is the next line: the address that the session began at */
-    bool moved, told_lost, multipath, upgraded_again;
+    struct rg_conn *control_conn;      /* the one that the session began on, if it moved; or NULL */
+    char peer[160];                    /* the address that the session began at */
     char server[256];                  /* as the user named it */
     struct rg_credentials credentials; /* for it */
     uint64_t window_start,
