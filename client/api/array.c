@@ -96,8 +96,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarra
     CUDA_ARRAY3D_DESCRIPTOR d;
     if (!pArrayDescriptor)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = cuArray3DGetDescriptor_v2(&d, hArray);
-    if (status == CUDA_SUCCESS)
-        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){d.Width, d.Height, d.Format, d.NumChannels};
-    return status;
+    RG_TRY(cuArray3DGetDescriptor_v2(&d, hArray));
+    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){d.Width, d.Height, d.Format, d.NumChannels};
+    return CUDA_SUCCESS;
 }

@@ -226,10 +226,9 @@ static CUresult wait_for(CUcontext context)
     CUresult captured;
     if (rg_capture_forbids(&captured))
         return captured;
-    const CUresult status = rg_timeline_wait_context(context);
-    if (status == CUDA_SUCCESS)
-        rg_pools_waited();
-    return status;
+    RG_TRY(rg_timeline_wait_context(context));
+    rg_pools_waited();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize(void)

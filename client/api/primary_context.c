@@ -138,9 +138,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    CUresult status = rg_context_allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult status = CUDA_SUCCESS;
+    RG_TRY(rg_context_allowed_on(dev));
     pthread_mutex_lock(&lock);
     struct primary *primary = &primaries[dev];
     wait_for_end(primary);

@@ -53,18 +53,16 @@ static void move_now(void *argument)
 
 static CUresult host_to_host(const struct rg_copy *copy)
 {
-    CUresult status;
     if (!copy->in_order) {
-        status = rg_op_cuStreamSynchronize(copy->stream);
-        if (status == CUDA_SUCCESS)
-            rg_region_move(&copy->to, &copy->from);
-        return status;
+        RG_TRY(rg_op_cuStreamSynchronize(copy->stream));
+        rg_region_move(&copy->to, &copy->from);
+        return CUDA_SUCCESS;
     }
     struct rg_copy *later = malloc(sizeof *later);
     if (!later)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *later = *copy;
-    status = cuLaunchHostFunc(copy->stream, move_now, later);
+    const CUresult status = cuLaunchHostFunc(copy->stream, move_now, later);
     if (status != CUDA_SUCCESS)
         free(later);
     return status;
@@ -171,10 +169,9 @@ static CUresult with_host(struct rg_copy *copy, bool to_host)
     struct rg_region *const host = to_host ? &copy->to : &copy->from, *const device =
                                                                           to_host ? &copy->from : &copy->to;
     struct rg_proxy proxy;
-    CUresult status =
-        rg_proxy_begin(&proxy, rg_several_servers() ? home_of(device) : 0, copy->stream, !copy->asynchronous);
-    if (status != CUDA_SUCCESS)
-        return status;
+    CUresult status = CUDA_SUCCESS;
+    RG_TRY(rg_proxy_begin(&proxy, rg_several_servers() ? home_of(device) : 0, copy->stream,
+                          !copy->asynchronous));
     copy->stream = proxy.stream;
     copy->session = rg_session_current();
     if (!is_on_device(device, !to_host))

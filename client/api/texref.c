@@ -77,16 +77,15 @@ CUresult cuTexRefDestroy(CUtexref hTexRef)
     return status;
 }
 
-/* Which array a reference was bound to; other memory (nothing) puts an end to that. */
-static CUresult bound(enum rg_kind kind, const void *reference, uint64_t array, uint64_t mipmap,
-                      CUresult status)
+/* Which array a reference has been bound to; other memory (nothing) puts an end to that. */
+static CUresult bound(enum rg_kind kind, const void *reference, uint64_t array, uint64_t mipmap)
 {
     struct rg_shadow *shadow = rg_handle_shadow(kind, (uint64_t)reference);
-    if (status == CUDA_SUCCESS && shadow) {
+    if (shadow) {
         shadow->texref.array = array;
         shadow->texref.mipmap = mipmap;
     }
-    return status;
+    return CUDA_SUCCESS;
 }
 
 static CUresult check(enum rg_kind kind, const void *reference, enum rg_kind other_kind, const void *other)
@@ -100,48 +99,43 @@ static CUresult check(enum rg_kind kind, const void *reference, enum rg_kind oth
 
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
 {
-    CUresult status = check(RG_KIND_TEXREF, hTexRef, RG_KIND_ARRAY, hArray);
-    if (status == CUDA_SUCCESS)
-        status = rg_op_cuTexRefSetArray(hTexRef, hArray, Flags);
-    return bound(RG_KIND_TEXREF, hTexRef, (uint64_t)hArray, 0, status);
+    RG_TRY(check(RG_KIND_TEXREF, hTexRef, RG_KIND_ARRAY, hArray));
+    RG_TRY(rg_op_cuTexRefSetArray(hTexRef, hArray, Flags));
+    return bound(RG_KIND_TEXREF, hTexRef, (uint64_t)hArray, 0);
 }
 
 CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
 {
-    CUresult status = check(RG_KIND_TEXREF, hTexRef, RG_KIND_MIPMAP, hMipmappedArray);
-    if (status == CUDA_SUCCESS)
-        status = rg_op_cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags);
-    return bound(RG_KIND_TEXREF, hTexRef, 0, (uint64_t)hMipmappedArray, status);
+    RG_TRY(check(RG_KIND_TEXREF, hTexRef, RG_KIND_MIPMAP, hMipmappedArray));
+    RG_TRY(rg_op_cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags));
+    return bound(RG_KIND_TEXREF, hTexRef, 0, (uint64_t)hMipmappedArray);
 }
 
 CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 {
     size_t offset = 0;
-    CUresult status = check(RG_KIND_TEXREF, hTexRef, RG_KIND_ARRAY, NULL);
-    if (status == CUDA_SUCCESS)
-        status = rg_op_rgTexRefSetAddress(hTexRef, dptr, bytes, !ByteOffset, &offset);
-    if (status == CUDA_SUCCESS && ByteOffset)
+    RG_TRY(check(RG_KIND_TEXREF, hTexRef, RG_KIND_ARRAY, NULL));
+    RG_TRY(rg_op_rgTexRefSetAddress(hTexRef, dptr, bytes, !ByteOffset, &offset));
+    if (ByteOffset)
         *ByteOffset = offset;
-    return bound(RG_KIND_TEXREF, hTexRef, 0, 0, status);
+    return bound(RG_KIND_TEXREF, hTexRef, 0, 0);
 }
 
 CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr,
                                  size_t Pitch)
 {
-    CUresult status = check(RG_KIND_TEXREF, hTexRef, RG_KIND_ARRAY, NULL);
-    if (status == CUDA_SUCCESS && !desc)
-        status = CUDA_ERROR_INVALID_VALUE;
-    if (status == CUDA_SUCCESS)
-        status = rg_op_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
-    return bound(RG_KIND_TEXREF, hTexRef, 0, 0, status);
+    RG_TRY(check(RG_KIND_TEXREF, hTexRef, RG_KIND_ARRAY, NULL));
+    if (!desc)
+        return CUDA_ERROR_INVALID_VALUE;
+    RG_TRY(rg_op_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch));
+    return bound(RG_KIND_TEXREF, hTexRef, 0, 0);
 }
 
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
 {
-    CUresult status = check(RG_KIND_SURFREF, hSurfRef, RG_KIND_ARRAY, hArray);
-    if (status == CUDA_SUCCESS)
-        status = rg_op_cuSurfRefSetArray(hSurfRef, hArray, Flags);
-    return bound(RG_KIND_SURFREF, hSurfRef, (uint64_t)hArray, 0, status);
+    RG_TRY(check(RG_KIND_SURFREF, hSurfRef, RG_KIND_ARRAY, hArray));
+    RG_TRY(rg_op_cuSurfRefSetArray(hSurfRef, hArray, Flags));
+    return bound(RG_KIND_SURFREF, hSurfRef, (uint64_t)hArray, 0);
 }
 
 /* The array, or mipmapped array, of a reference. */

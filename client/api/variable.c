@@ -53,17 +53,15 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
                                                               : shadow->library.cached;
     struct rg_variable_place v = {0};
     bool fresh;
-    CUresult status = rg_variables_find(kind, owner, name, managed, &v, &fresh);
-    if (status == CUDA_SUCCESS && fresh && cached) {
+    RG_TRY(rg_variables_find(kind, owner, name, managed, &v, &fresh));
+    if (fresh && cached) {
         rg_image_cache_note_variable(cached, name, managed);
         rg_startup_profile_note_image(cached);
     }
-    if (status == CUDA_SUCCESS && fresh)
-        status = note_variable(kind, owner, &v);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (fresh)
+    if (fresh) {
+        RG_TRY(note_variable(kind, owner, &v));
         rg_variables_used(kind, owner, name, managed);
+    }
     if (dptr)
         *dptr = v.address;
     if (bytes)
@@ -89,14 +87,10 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
     CUcontext primary;
     unsigned flags;
     int active = 0;
-    CUresult status = cuDevicePrimaryCtxGetState(0, &flags, &active);
-    if (status == CUDA_SUCCESS)
-        status = cuDevicePrimaryCtxRetain(&primary, 0);
-    if (status == CUDA_SUCCESS)
-        status = rg_context_scope_enter((uint64_t)primary);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
+    RG_TRY(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    RG_TRY(cuDevicePrimaryCtxRetain(&primary, 0));
+    RG_TRY(rg_context_scope_enter((uint64_t)primary));
+    const CUresult status = find_variable(RG_KIND_LIBRARY, (uint64_t)library, name, true, dptr, bytes);
     rg_context_scope_leave();
     if (active)
         (void)cuDevicePrimaryCtxRelease_v2(0);

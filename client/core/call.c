@@ -201,11 +201,9 @@ CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size)
     const unsigned traits = rg_op_traits[op];
     uint16_t number;
     bool sharing = false;
-    CUresult status = check_record(call, op, size, &call->size, &number);
-    if (status == CUDA_SUCCESS && (traits & RG_TRAIT_ACCESSES))
-        status = rg_hooks.work_begins(traits & RG_TRAIT_KERNELS, &sharing);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_record(call, op, size, &call->size, &number));
+    if (traits & RG_TRAIT_ACCESSES)
+        RG_TRY(rg_hooks.work_begins(traits & RG_TRAIT_KERNELS, &sharing));
     call->op = (uint16_t)op;
     call->lasts = traits & RG_TRAIT_LASTS;
     call->into = NULL;
@@ -220,8 +218,8 @@ CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size)
 
 CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home)
 {
-    const CUresult status = rg_call_look(call, rg_op_traits[op], home);
-    return status == CUDA_SUCCESS ? rg_call_begin_looked(call, op, size) : status;
+    RG_TRY(rg_call_look(call, rg_op_traits[op], home));
+    return rg_call_begin_looked(call, op, size);
 }
 
 CUresult rg_call_wait_own(struct rg_call *call)

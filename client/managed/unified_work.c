@@ -7,6 +7,7 @@
 #include "client/managed/partial_pages.h"
 #include "client/managed/pinned.h"
 #include "client/managed/write_shared.h"
+#include "common/base/status.h"
 #include "common/sync/scoped_lock.h"
 
 CUresult rg_unified_begin_work(bool kernel, bool *begun)
@@ -23,9 +24,7 @@ CUresult rg_unified_begin_work(bool kernel, bool *begun)
         if (!kernel || status != CUDA_SUCCESS || !rg_unified_take_wanted(&list))
             break;
         pthread_mutex_unlock(&rg_managed_ranges.lock);
-        status = rg_pinned_map_list(&list);
-        if (status != CUDA_SUCCESS)
-            return status;
+        RG_TRY(rg_pinned_map_list(&list));
     }
     *begun = status == CUDA_SUCCESS;
     if (!*begun)

@@ -360,20 +360,15 @@ static CUresult put_direct(const struct rg_copy *copy, uint64_t to_home, uint64_
 CUresult rg_peer_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t from_home)
 {
     const uint64_t from_context = rg_home_context(from_home);
-    CUresult status = CUDA_SUCCESS;
     if (!copy->asynchronous) { /* it comes behind what both devices were given by their default streams */
-        status = rg_context_scope_synchronize(from_context, CU_STREAM_LEGACY);
-        if (status == CUDA_SUCCESS)
-            status = rg_context_scope_synchronize(rg_home_context(to_home), CU_STREAM_LEGACY);
+        RG_TRY(rg_context_scope_synchronize(from_context, CU_STREAM_LEGACY));
+        RG_TRY(rg_context_scope_synchronize(rg_home_context(to_home), CU_STREAM_LEGACY));
     }
-    if (status == CUDA_SUCCESS && from_context &&
-        rg_peer_link(rg_home_session(to_home), rg_home_session(from_context)))
-        status = put_direct(copy, to_home, from_context);
-    else if (status == CUDA_SUCCESS) {
+    if (from_context && rg_peer_link(rg_home_session(to_home), rg_home_session(from_context))) {
+        RG_TRY(put_direct(copy, to_home, from_context));
+    } else {
         atomic_fetch_add(&rg_home_session(to_home)->stats.peer_by_client, rg_region_size(&copy->to));
-        status = put_copy(copy, to_home, from_context);
+        RG_TRY(put_copy(copy, to_home, from_context));
     }
-    if (status == CUDA_SUCCESS && !copy->asynchronous)
-        status = rg_op_cuStreamSynchronize(copy->stream);
-    return status;
+    return copy->asynchronous ? CUDA_SUCCESS : rg_op_cuStreamSynchronize(copy->stream);
 }
