@@ -141,10 +141,9 @@ static enum rg_nvml_return find_second(const struct rg_question_call *call, cons
     char other[256];
     if (call->arguments[0].letter != 'e')
         return RG_NVML_SUCCESS;
-    const enum rg_nvml_return result = rg_nvml_where((rg_nvml_device)word, other, uuid);
-    if (result == RG_NVML_SUCCESS && strcmp(server, other) != 0)
-        return RG_NVML_NOT_SUPPORTED; /* no server knows of the other's */
-    return result;
+    RG_TRY(rg_nvml_where((rg_nvml_device)word, other, uuid));
+    /* no server knows of the other's */
+    return strcmp(server, other) == 0 ? RG_NVML_SUCCESS : RG_NVML_NOT_SUPPORTED;
 }
 
 static int ask(struct rg_question_call *call, const char *server)
@@ -187,10 +186,9 @@ int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uin
     struct rg_question_call call;
     char server[256];
     rg_question_prepare(question, &call);
-    enum rg_nvml_return result = rg_nvml_where(device, server, call.devices[0]);
-    if (result == RG_NVML_SUCCESS && !take(&call, words))
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        result = find_second(&call, server, words[0], call.devices[1]);
-    return result == RG_NVML_SUCCESS ? ask(&call, server) : (int)result;
+    RG_TRY(rg_nvml_where(device, server, call.devices[0]));
+    if (!take(&call, words))
+        return RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(find_second(&call, server, words[0], call.devices[1]));
+    return ask(&call, server);
 }

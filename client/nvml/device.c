@@ -17,8 +17,8 @@
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, rg_nvml_device *device)
 {
-    RG_TRY(rg_nvml_started());
-    return device ? rg_nvml_handle(index, device) : RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(rg_nvml_started_with(device));
+    return rg_nvml_handle(index, device);
 }
 
 int nvmlDeviceGetHandleByIndex(unsigned index, rg_nvml_device *device)
@@ -46,21 +46,20 @@ static int find(const void *wanted, bool (*is_it)(const struct rg_device_info *i
                 rg_nvml_device *out)
 {
     unsigned count = 0;
-    enum rg_nvml_return result = rg_nvml_count(&count);
-    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < count; i++) {
+    RG_TRY(rg_nvml_count(&count));
+    for (unsigned i = 0; i < count; i++) {
         struct rg_device_info info;
         rg_nvml_device device;
-        result = rg_nvml_handle(i, &device);
-        if (result == RG_NVML_SUCCESS)
-            result = rg_nvml_look(device, &info, NULL);
-        if (result == RG_NVML_SUCCESS && is_it(&info, wanted)) {
+        RG_TRY(rg_nvml_handle(i, &device));
+        RG_TRY(rg_nvml_look(device, &info, NULL));
+        if (is_it(&info, wanted)) {
             *out = device;
-            return result;
+            return RG_NVML_SUCCESS;
         }
-        if (result == RG_NVML_SUCCESS && find_instance(device, wanted, is_it, out))
-            return result;
+        if (find_instance(device, wanted, is_it, out))
+            return RG_NVML_SUCCESS;
     }
-    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
+    return RG_NVML_NOT_FOUND;
 }
 
 /* A GPU's may stand without "GPU-", as cuda.core asks for it. */
@@ -73,8 +72,8 @@ static bool has_uuid(const struct rg_device_info *info, const void *wanted)
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, rg_nvml_device *device)
 {
-    RG_TRY(rg_nvml_started());
-    return uuid && device ? find(uuid, has_uuid, device) : RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(rg_nvml_started_with(uuid && device));
+    return find(uuid, has_uuid, device);
 }
 
 static bool has_uuid_bytes(const struct rg_device_info *info, const void *wanted)
@@ -84,9 +83,7 @@ static bool has_uuid_bytes(const struct rg_device_info *info, const void *wanted
 
 int nvmlDeviceGetHandleByUUIDV(const struct rg_nvml_uuid *uuid, rg_nvml_device *device)
 {
-    RG_TRY(rg_nvml_started());
-    if (!uuid || !device)
-        return RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(rg_nvml_started_with(uuid && device));
     if (uuid->version != RG_NVML_UUID)
         return RG_NVML_VERSION_MISMATCH;
     if (uuid->kind == RG_NVML_UUID_BYTES)
@@ -105,9 +102,7 @@ static bool has_address(const struct rg_device_info *info, const void *wanted)
 int nvmlDeviceGetHandleByPciBusId_v2(const char *id, rg_nvml_device *device)
 {
     struct rg_nvml_address address;
-    RG_TRY(rg_nvml_started());
-    if (!id || !device || !rg_nvml_parse_address(id, &address))
-        return RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(rg_nvml_started_with(id && device && rg_nvml_parse_address(id, &address)));
     return find(&address, has_address, device);
 }
 
@@ -116,19 +111,24 @@ int nvmlDeviceGetHandleByPciBusId(const char *id, rg_nvml_device *device)
     return nvmlDeviceGetHandleByPciBusId_v2(id, device);
 }
 
-/* Looks up what is told by `out`, which must be there; the device is looked at first, as the library does. */
-static enum rg_nvml_return look_for(rg_nvml_device device, struct rg_device_info *info, unsigned *index,
-                                    const void *out)
+enum rg_nvml_return rg_nvml_started_with(bool given)
 {
-    const enum rg_nvml_return result = rg_nvml_look(device, info, index);
-    return result == RG_NVML_SUCCESS && !out ? RG_NVML_INVALID_ARGUMENT : result;
+    RG_TRY(rg_nvml_started());
+    return given ? RG_NVML_SUCCESS : RG_NVML_INVALID_ARGUMENT;
+}
+
+enum rg_nvml_return rg_nvml_look_for(rg_nvml_device device, struct rg_device_info *info, unsigned *index,
+                                     const void *out)
+{
+    RG_TRY(rg_nvml_look(device, info, index));
+    return out ? RG_NVML_SUCCESS : RG_NVML_INVALID_ARGUMENT;
 }
 
 int nvmlDeviceGetName(rg_nvml_device device, char *name, unsigned length)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    return result == RG_NVML_SUCCESS ? rg_nvml_put_text(name, length, info.name) : result;
+    RG_TRY(rg_nvml_look(device, &info, NULL));
+    return rg_nvml_put_text(name, length, info.name);
 }
 
 int nvmlDeviceGetUUID(rg_nvml_device device, char *uuid, unsigned length)
@@ -143,7 +143,7 @@ int nvmlDeviceGetIndex(rg_nvml_device device, unsigned *index)
 {
     struct rg_device_info info;
     unsigned at;
-    RG_TRY(look_for(device, &info, &at, index));
+    RG_TRY(rg_nvml_look_for(device, &info, &at, index));
     *index = at;
     return RG_NVML_SUCCESS;
 }
@@ -152,7 +152,7 @@ int nvmlDeviceGetIndex(rg_nvml_device device, unsigned *index)
 int nvmlDeviceGetMinorNumber(rg_nvml_device device, unsigned *number)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, NULL, number));
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, number));
     *number = info.ordinal;
     return RG_NVML_SUCCESS;
 }
@@ -160,7 +160,7 @@ int nvmlDeviceGetMinorNumber(rg_nvml_device device, unsigned *number)
 int nvmlDeviceGetBrand(rg_nvml_device device, int *brand)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, NULL, brand));
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, brand));
     *brand = (int)rg_nvml_brand_of(info.name);
     return RG_NVML_SUCCESS;
 }
@@ -168,7 +168,7 @@ int nvmlDeviceGetBrand(rg_nvml_device device, int *brand)
 int nvmlDeviceGetArchitecture(rg_nvml_device device, unsigned *value)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, NULL, value));
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, value));
     *value = rg_nvml_architecture_of(info.compute_major, info.compute_minor);
     return RG_NVML_SUCCESS;
 }
@@ -201,7 +201,7 @@ int nvmlDeviceGetPciInfo_v3(rg_nvml_device device, struct rg_nvml_pci *pci)
 {
     struct rg_device_info info;
     struct rg_nvml_address address;
-    RG_TRY(look_for(device, &info, NULL, pci));
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, pci));
     if (!rg_nvml_parse_address(info.pci, &address))
         return RG_NVML_NOT_SUPPORTED; /* the driver there does not tell it either */
     *pci = (struct rg_nvml_pci){.domain = address.domain, .bus = address.bus, .device = address.device};
@@ -269,9 +269,7 @@ int nvmlDeviceGetPciInfo(rg_nvml_device device, struct rg_nvml_pci_v2 *pci)
 static int memory_of(rg_nvml_device device, struct rg_nvml_memory *out)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look_now(device, &info);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_look_now(device, &info));
     if (!info.memory_free_known || info.memory_free > info.memory_total)
         return RG_NVML_NOT_SUPPORTED;
     *out = (struct rg_nvml_memory){
@@ -282,26 +280,19 @@ static int memory_of(rg_nvml_device device, struct rg_nvml_memory *out)
 int nvmlDeviceGetMemoryInfo(rg_nvml_device device, struct rg_nvml_memory *memory)
 {
     struct rg_nvml_memory now;
-    int result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS)
-        result = memory ? memory_of(device, &now) : RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *memory = now;
-    return result;
+    RG_TRY(rg_nvml_started_with(memory));
+    RG_TRY(memory_of(device, &now));
+    *memory = now;
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlDeviceGetMemoryInfo_v2(rg_nvml_device device, struct rg_nvml_memory_v2 *memory)
 {
     struct rg_nvml_memory now;
-    int result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && !memory)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS && memory->version != RG_NVML_MEMORY_V2)
-        result = RG_NVML_VERSION_MISMATCH;
-    if (result == RG_NVML_SUCCESS)
-        result = memory_of(device, &now);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started_with(memory));
+    if (memory->version != RG_NVML_MEMORY_V2)
+        return RG_NVML_VERSION_MISMATCH;
+    RG_TRY(memory_of(device, &now));
     /* what the driver there keeps for itself is part of what is used */
     memory->total = now.total;
     memory->reserved = 0;
@@ -319,40 +310,34 @@ int nvmlDeviceGetMemoryInfo_v2(rg_nvml_device device, struct rg_nvml_memory_v2 *
 static int processes_of(rg_nvml_device device, unsigned *count, const void *room, struct rg_nvml_user *users)
 {
     unsigned there = 0;
-    int result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && (!count || (*count && !room)))
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        result = rg_nvml_processes(device, users, RG_NVML_PROCESSES_MAX, &there);
-    if (result != RG_NVML_SUCCESS)
-        return result;
-    if (there > *count)
-        result = RG_NVML_INSUFFICIENT_SIZE;
+    RG_TRY(rg_nvml_started_with(count && (!*count || room)));
+    RG_TRY(rg_nvml_processes(device, users, RG_NVML_PROCESSES_MAX, &there));
+    const bool fits = there <= *count;
     *count = there;
-    return result;
+    return fits ? RG_NVML_SUCCESS : RG_NVML_INSUFFICIENT_SIZE;
 }
 
 int nvmlDeviceGetComputeRunningProcesses(rg_nvml_device device, unsigned *count,
                                          struct rg_nvml_process_v1 *processes)
 {
     struct rg_nvml_user users[RG_NVML_PROCESSES_MAX];
-    int result = processes_of(device, count, processes, users);
-    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
+    RG_TRY(processes_of(device, count, processes, users));
+    for (unsigned i = 0; i < *count; i++)
         processes[i] = (struct rg_nvml_process_v1){.pid = users[i].pid, .memory = users[i].memory};
-    return result;
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(rg_nvml_device device, unsigned *count,
                                             struct rg_nvml_process *processes)
 {
     struct rg_nvml_user users[RG_NVML_PROCESSES_MAX];
-    int result = processes_of(device, count, processes, users);
-    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
+    RG_TRY(processes_of(device, count, processes, users));
+    for (unsigned i = 0; i < *count; i++)
         processes[i] = (struct rg_nvml_process){.pid = users[i].pid,
                                                 .memory = users[i].memory,
                                                 .gpu_instance = RG_NVML_INSTANCE_UNKNOWN,
                                                 .compute_instance = RG_NVML_INSTANCE_UNKNOWN};
-    return result;
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v2(rg_nvml_device device, unsigned *count,
@@ -376,11 +361,8 @@ int nvmlDeviceGetP2PStatus(rg_nvml_device first, rg_nvml_device second, int whic
 int nvmlDeviceGetFieldValues(rg_nvml_device device, int count, struct rg_nvml_field *fields)
 {
     const uintptr_t words[] = {(uintptr_t)(unsigned)(count < 0 ? 0 : count), (uintptr_t)fields};
-    int result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && (count <= 0 || !fields))
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        result = rg_nvml_ask(RG_QUESTION_nvmlDeviceGetFieldValues, device, words);
+    RG_TRY(rg_nvml_started_with(count > 0 && fields));
+    const int result = rg_nvml_ask(RG_QUESTION_nvmlDeviceGetFieldValues, device, words);
     if (result != RG_NVML_NOT_SUPPORTED)
         return result;
     for (int i = 0; i < count; i++)
@@ -392,10 +374,9 @@ int nvmlDeviceGetFieldValues(rg_nvml_device device, int count, struct rg_nvml_fi
 int nvmlDeviceGetHandleBySerial(const char *serial, rg_nvml_device *device)
 {
     unsigned count = 0;
-    enum rg_nvml_return result = rg_nvml_count(&count);
-    if (result == RG_NVML_SUCCESS && (!serial || !device))
-        result = RG_NVML_INVALID_ARGUMENT;
-    for (unsigned i = 0; result == RG_NVML_SUCCESS && i < count; i++) {
+    RG_TRY(rg_nvml_started_with(serial && device));
+    RG_TRY(rg_nvml_count(&count));
+    for (unsigned i = 0; i < count; i++) {
         char text[64];
         rg_nvml_device one;
         if (rg_nvml_handle(i, &one) != RG_NVML_SUCCESS ||
@@ -406,5 +387,5 @@ int nvmlDeviceGetHandleBySerial(const char *serial, rg_nvml_device *device)
         *device = one;
         return RG_NVML_SUCCESS;
     }
-    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
+    return RG_NVML_NOT_FOUND;
 }

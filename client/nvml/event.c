@@ -14,50 +14,36 @@
 
 int nvmlDeviceGetSupportedEventTypes(rg_nvml_device device, unsigned long long *types)
 {
-    enum rg_nvml_return result = rg_nvml_where(device, NULL, NULL);
-    if (result == RG_NVML_SUCCESS && !types)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *types = 0;
-    return result;
+    struct rg_device_info info;
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, types));
+    *types = 0;
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlDeviceRegisterEvents(rg_nvml_device device, unsigned long long types, void *set)
 {
-    enum rg_nvml_return result = rg_nvml_where(device, NULL, NULL);
-    if (result == RG_NVML_SUCCESS && !set)
-        result = RG_NVML_INVALID_ARGUMENT;
-    return result == RG_NVML_SUCCESS && types ? RG_NVML_NOT_SUPPORTED : result;
+    struct rg_device_info info;
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, set));
+    return types ? RG_NVML_NOT_SUPPORTED : RG_NVML_SUCCESS;
 }
 
 int nvmlEventSetCreate(void **set)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && !set)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started_with(set));
     *set = calloc(1, 1); /* nothing but its address */
     return *set ? RG_NVML_SUCCESS : RG_NVML_MEMORY;
 }
 
 int nvmlEventSetFree(void *set)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && !set)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        free(set);
-    return result;
+    RG_TRY(rg_nvml_started_with(set));
+    free(set);
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlEventSetWait_v2(void *set, void *data, unsigned milliseconds)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && (!set || !data))
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started_with(set && data));
     const uint64_t until = rg_now_ns() + milliseconds * 1000000ull;
     for (uint64_t now; (now = rg_now_ns()) < until;)
         rg_pause(until - now);
@@ -71,12 +57,9 @@ int nvmlEventSetWait(void *set, void *data, unsigned milliseconds)
 
 static int count_none(unsigned *count)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && !count)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *count = 0;
-    return result;
+    RG_TRY(rg_nvml_started_with(count));
+    *count = 0;
+    return RG_NVML_SUCCESS;
 }
 
 /* Units are racks of S-class systems, which no server is known to be. */
@@ -110,13 +93,9 @@ int nvmlInternalGetExportTable(const void **table, const void *id)
     static const unsigned char known[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                             0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
     static uintptr_t words[TABLE_WORDS];
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result == RG_NVML_SUCCESS && (!table || !id))
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS && memcmp(id, known, sizeof known) != 0)
-        result = RG_NVML_NOT_FOUND;
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started_with(table && id));
+    if (memcmp(id, known, sizeof known) != 0)
+        return RG_NVML_NOT_FOUND;
     /* every thread writes the same */
     for (size_t i = 1; i < TABLE_WORDS; i++)
         __atomic_store_n(&words[i], (uintptr_t)internal_unsupported, __ATOMIC_RELAXED);

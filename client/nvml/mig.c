@@ -6,17 +6,10 @@
 #include "client/nvml/functions.h"
 #include "client/nvml/nvml.h"
 
-/* What is told by `out`, which must be there; the device is looked at first, as the library does. */
-static enum rg_nvml_return look_for(rg_nvml_device device, struct rg_device_info *info, const void *out)
-{
-    const enum rg_nvml_return result = rg_nvml_look(device, info, NULL);
-    return result == RG_NVML_SUCCESS && !out ? RG_NVML_INVALID_ARGUMENT : result;
-}
-
 int nvmlDeviceIsMigDeviceHandle(rg_nvml_device device, unsigned *is_one)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, is_one));
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, is_one));
     *is_one = info.mig;
     return RG_NVML_SUCCESS;
 }
@@ -24,14 +17,14 @@ int nvmlDeviceIsMigDeviceHandle(rg_nvml_device device, unsigned *is_one)
 int nvmlDeviceGetMigDeviceHandleByIndex(rg_nvml_device device, unsigned index, rg_nvml_device *out)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, out));
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, out));
     return rg_nvml_instance(device, index, out);
 }
 
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(rg_nvml_device device, rg_nvml_device *out)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, out));
+    RG_TRY(rg_nvml_look_for(device, &info, NULL, out));
     return info.mig ? rg_nvml_whole(device, out) : RG_NVML_INVALID_ARGUMENT;
 }
 
@@ -39,7 +32,7 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(rg_nvml_device device, rg_nvml_
 static enum rg_nvml_return look_for_instance(rg_nvml_device device, struct rg_device_info *info,
                                              const void *out)
 {
-    RG_TRY(look_for(device, info, out));
+    RG_TRY(rg_nvml_look_for(device, info, NULL, out));
     return info->mig ? RG_NVML_SUCCESS : RG_NVML_NOT_SUPPORTED;
 }
 

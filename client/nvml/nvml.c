@@ -110,9 +110,7 @@ enum rg_nvml_return rg_nvml_count(unsigned *out)
 enum rg_nvml_return rg_nvml_handle(unsigned index, rg_nvml_device *out)
 {
     unsigned count;
-    enum rg_nvml_return result = rg_nvml_count(&count);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_count(&count));
     if (index >= count)
         return RG_NVML_INVALID_ARGUMENT;
     *out = (rg_nvml_device)(uintptr_t)&handles[index];
@@ -135,27 +133,26 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
 {
     unsigned at;
     RG_SCOPED_LOCK(&rg_nvml_state.lock);
-    enum rg_nvml_return result = look(device, &at);
-    if (result == RG_NVML_SUCCESS)
-        *out = rg_nvml_state.devices[at];
-    if (result == RG_NVML_SUCCESS && index)
+    RG_TRY(look(device, &at));
+    *out = rg_nvml_state.devices[at];
+    if (index)
         *index = at;
-    return result;
+    return RG_NVML_SUCCESS;
 }
 
 enum rg_nvml_return rg_nvml_instance(rg_nvml_device device, unsigned index, rg_nvml_device *out)
 {
     (void)index;
     (void)out;
-    const enum rg_nvml_return result = rg_nvml_where(device, NULL, NULL);
-    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_SUPPORTED : result;
+    RG_TRY(rg_nvml_where(device, NULL, NULL));
+    return RG_NVML_NOT_SUPPORTED;
 }
 
 enum rg_nvml_return rg_nvml_whole(rg_nvml_device instance, rg_nvml_device *out)
 {
     (void)out;
-    const enum rg_nvml_return result = rg_nvml_where(instance, NULL, NULL);
-    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_SUPPORTED : result;
+    RG_TRY(rg_nvml_where(instance, NULL, NULL));
+    return RG_NVML_NOT_SUPPORTED;
 }
 
 /* Under lock: the free memory of a server's devices from a new inventory, in which one may be elsewhere or
@@ -302,13 +299,13 @@ enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8
 {
     unsigned at;
     RG_SCOPED_LOCK(&rg_nvml_state.lock);
-    enum rg_nvml_return result = look(device, &at);
-    if (result == RG_NVML_SUCCESS && server)
+    RG_TRY(look(device, &at));
+    if (server)
         memcpy(server, rg_nvml_state.servers[rg_nvml_state.server_of[at]].name,
                sizeof rg_nvml_state.servers[0].name);
-    if (result == RG_NVML_SUCCESS && uuid)
+    if (uuid)
         memcpy(uuid, rg_nvml_state.devices[at].uuid, sizeof rg_nvml_state.devices[at].uuid);
-    return result;
+    return RG_NVML_SUCCESS;
 }
 
 /* What a process has of a device; NULL: it has no session there, or its server does not say. Under lock. */

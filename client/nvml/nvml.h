@@ -14,8 +14,6 @@
 #include "common/base/limits.h"
 #include "proto/control/control.h"
 
-/* Processes of one machine at one server; more are not shown. */
-
 /** The functions by enum rg_nvml_function. */
 extern void *const rg_nvml_api[];
 
@@ -24,6 +22,8 @@ enum rg_nvml_return rg_nvml_start(void);
 enum rg_nvml_return rg_nvml_stop(void);
 /** SUCCESS or UNINITIALIZED. */
 enum rg_nvml_return rg_nvml_started(void);
+/** The same, and INVALID_ARGUMENT unless `given`: a caller's pointers are there. */
+enum rg_nvml_return rg_nvml_started_with(bool given);
 /** The server's driver. */
 enum rg_nvml_return rg_nvml_driver(struct rg_driver_info *out);
 enum rg_nvml_return rg_nvml_count(unsigned *out);
@@ -31,7 +31,10 @@ enum rg_nvml_return rg_nvml_count(unsigned *out);
 enum rg_nvml_return rg_nvml_handle(unsigned index, rg_nvml_device *out);
 /** What is known of a device, by any value that a caller may hold for a handle. `index` may be NULL. */
 enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *out, unsigned *index);
-/* The same with free memory of now, give or take a tenth of a second. GPU_IS_LOST: the server does not answer
+/** The same for what is told by `out`: then INVALID_ARGUMENT if that is NULL. */
+enum rg_nvml_return rg_nvml_look_for(rg_nvml_device device, struct rg_device_info *info, unsigned *index,
+                                     const void *out);
+/** rg_nvml_look with free memory of now, give or take a tenth of a second. GPU_IS_LOST: the server does not answer
  * any more, or has this device no longer. */
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out);
 

@@ -79,9 +79,7 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length)
 {
     struct rg_driver_info driver;
     char text[32];
-    enum rg_nvml_return result = rg_nvml_driver(&driver);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_driver(&driver));
     if (driver.release[0])
         return rg_nvml_put_text(version, length, driver.release);
     /* a driver that has no number of its own, as the software device, is as new as the CUDA version it
@@ -111,9 +109,7 @@ int nvmlSystemGetNVMLVersion(char *version, unsigned length)
 int nvmlSystemGetCudaDriverVersion_v2(int *version)
 {
     struct rg_driver_info driver;
-    enum rg_nvml_return result = rg_nvml_driver(&driver);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_driver(&driver));
     if (!version)
         return RG_NVML_INVALID_ARGUMENT;
     *version = (int)driver.version;
@@ -128,11 +124,7 @@ int nvmlSystemGetCudaDriverVersion(int *version)
 /* Processes are those of this machine. */
 int nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
-    if (!name || length == 0)
-        return RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(rg_nvml_started_with(name && length > 0));
     char path[32], text[4096];
     snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
     RG_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -145,10 +137,8 @@ int nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)
 
 int nvmlDeviceGetCount_v2(unsigned *count)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
-    return count ? rg_nvml_count(count) : RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(rg_nvml_started_with(count));
+    return rg_nvml_count(count);
 }
 
 int nvmlDeviceGetCount(unsigned *count)
@@ -160,18 +150,14 @@ int nvmlDeviceGetCount(unsigned *count)
 
 static int unsupported(const char *name)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started());
     rg_debug("%s is not supported", name);
     return RG_NVML_NOT_SUPPORTED;
 }
 
 static int refused(const char *name)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started());
     rg_debug("%s is refused: a client does not change the settings of a server's GPU", name);
     return RG_NVML_NO_PERMISSION;
 }
@@ -179,15 +165,15 @@ static int refused(const char *name)
 static int refused_of_device(const char *name, rg_nvml_device device)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    return result == RG_NVML_SUCCESS ? refused(name) : (int)result;
+    RG_TRY(rg_nvml_look(device, &info, NULL));
+    return refused(name);
 }
 
 static int unsupported_of_device(const char *name, rg_nvml_device device)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    return result == RG_NVML_SUCCESS ? unsupported(name) : (int)result;
+    RG_TRY(rg_nvml_look(device, &info, NULL));
+    return unsupported(name);
 }
 
 /* Further arguments are left unread, which the C calling conventions allow. */

@@ -97,9 +97,7 @@ enum rg_nvml_return rg_nvml_start(void)
 {
     struct rg_soft_device all[RG_DEVICES_MAX];
     RG_SCOPED_LOCK(&lock);
-    const enum rg_nvml_return result = load();
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(load());
     if (users++ == 0) {
         const size_t n = driver->devices(all, RG_DEVICES_MAX);
         n_all = n < RG_DEVICES_MAX ? (unsigned)n : RG_DEVICES_MAX;
@@ -125,9 +123,7 @@ enum rg_nvml_return rg_nvml_started(void)
 
 enum rg_nvml_return rg_nvml_driver(struct rg_driver_info *out)
 {
-    const enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started());
     *out = (struct rg_driver_info){.kind = "soft", .version = (uint32_t)driver->driver_version()};
     return RG_NVML_SUCCESS;
 }
@@ -144,9 +140,7 @@ enum rg_nvml_return rg_nvml_count(unsigned *out)
 enum rg_nvml_return rg_nvml_handle(unsigned index, rg_nvml_device *out)
 {
     unsigned count;
-    const enum rg_nvml_return result = rg_nvml_count(&count);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_count(&count));
     if (index >= count)
         return RG_NVML_INVALID_ARGUMENT;
     *out = (rg_nvml_device)(uintptr_t)&handles[index];
@@ -157,9 +151,7 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
 {
     struct rg_soft_device now;
     unsigned at;
-    const enum rg_nvml_return result = find(device, &now, &at);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(find(device, &now, &at));
     memset(out, 0, sizeof *out);
     out->ordinal = at;
     snprintf(out->name, sizeof out->name, "%s", now.name);
@@ -188,9 +180,7 @@ enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, struct rg_nvml_user
 {
     struct rg_soft_device now;
     unsigned at;
-    const enum rg_nvml_return result = find(device, &now, &at);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(find(device, &now, &at));
     *count = now.in_use;
     if (now.in_use && capacity > 0)
         list[0] = (struct rg_nvml_user){.pid = (unsigned)getpid(), .memory = now.memory_used};
@@ -201,9 +191,7 @@ enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8
 {
     struct rg_soft_device now;
     unsigned at;
-    const enum rg_nvml_return result = find(device, &now, &at);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(find(device, &now, &at));
     if (server)
         server[0] = '\0';
     if (uuid)
@@ -217,9 +205,7 @@ enum rg_nvml_return rg_nvml_instance(rg_nvml_device device, unsigned index, rg_n
 {
     struct rg_soft_device all[RG_DEVICES_MAX], now;
     unsigned at;
-    const enum rg_nvml_return result = find(device, &now, &at);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(find(device, &now, &at));
     const size_t n = driver->devices(all, RG_DEVICES_MAX);
     for (size_t i = 0; i < n && i < RG_DEVICES_MAX; i++)
         if (all[i].mig && all[i].instance == index && memcmp(all[i].whole, now.uuid, sizeof now.uuid) == 0) {
@@ -233,9 +219,7 @@ enum rg_nvml_return rg_nvml_whole(rg_nvml_device instance, rg_nvml_device *out)
 {
     struct rg_soft_device all[RG_DEVICES_MAX], now;
     unsigned at;
-    const enum rg_nvml_return result = find(instance, &now, &at);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(find(instance, &now, &at));
     (void)driver->devices(all, RG_DEVICES_MAX);
     for (unsigned i = 0; i < n_devices; i++)
         if (memcmp(all[i].uuid, now.whole, sizeof now.whole) == 0) {
@@ -284,9 +268,7 @@ static int ask_of_two(enum rg_nvml_question question, const struct rg_soft_devic
 {
     struct rg_soft_device other;
     unsigned other_index;
-    const enum rg_nvml_return result = find((rg_nvml_device)words[0], &other, &other_index);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(find((rg_nvml_device)words[0], &other, &other_index));
     const bool same = index == other_index; /* NCCL asks of every device and itself, too */
     switch (question) {
     case RG_QUESTION_nvmlDeviceOnSameBoard:
@@ -340,9 +322,7 @@ int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uin
 {
     struct rg_soft_device now;
     unsigned index;
-    const enum rg_nvml_return result = find(device, &now, &index);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(find(device, &now, &index));
     switch (question) {
     case RG_QUESTION_nvmlDeviceGetClockInfo:
     case RG_QUESTION_nvmlDeviceGetMaxClockInfo:
