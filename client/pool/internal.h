@@ -11,6 +11,10 @@
 json_t *rg_pool_converse(struct rg_pool_talk *talk, const char *server, json_t *question, uint64_t timeout_ns,
                          const struct rg_pool_wish *wish, struct rg_pool_failure *failure);
 
+/** The same of a question with one answer: there is no conversation afterwards. */
+json_t *rg_pool_ask(const char *server, json_t *question, uint64_t timeout_ns,
+                    struct rg_pool_failure *failure);
+
 /* address.c */
 /**
  * Whether an address that the server `asked` has told is one of a server, and not of this machine unless that is `asked`, too.

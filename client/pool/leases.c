@@ -109,6 +109,15 @@ json_t *rg_pool_converse(struct rg_pool_talk *talk, const char *server, json_t *
     return answer;
 }
 
+json_t *rg_pool_ask(const char *server, json_t *question, uint64_t timeout_ns,
+                    struct rg_pool_failure *failure)
+{
+    struct rg_pool_talk talk;
+    json_t *answer = rg_pool_converse(&talk, server, question, timeout_ns, NULL, failure);
+    rg_pool_talk_end(&talk);
+    return answer;
+}
+
 /* --- what was granted ------------------------------------------------------------------------------------------------- */
 
 static bool append(char **text, const char *separator, const char *more)
@@ -280,27 +289,21 @@ bool rg_pool_hold(const char *server, const struct rg_pool_lease_of *before, uin
 bool rg_pool_renew(const char *server, const char *id, uint64_t seconds, uint64_t timeout_ns,
                    int64_t *expires, struct rg_pool_failure *failure)
 {
-    struct rg_pool_talk talk;
-    json_t *answer = rg_pool_converse(
-        &talk, server,
-        json_pack("{s:s, s:s, s:I}", "ask", "renew", "lease", id, "seconds", (json_int_t)seconds), timeout_ns,
-        NULL, failure);
+    json_t *answer = rg_pool_ask(
+        server, json_pack("{s:s, s:s, s:I}", "ask", "renew", "lease", id, "seconds", (json_int_t)seconds),
+        timeout_ns, failure);
     if (!answer)
         return false;
     *expires = json_integer_value(json_object_get(answer, "expires"));
     json_decref(answer);
-    rg_pool_talk_end(&talk);
     return true;
 }
 
 bool rg_pool_release(const char *server, const char *id, uint64_t timeout_ns, struct rg_pool_failure *failure)
 {
-    struct rg_pool_talk talk;
-    json_t *answer = rg_pool_converse(&talk, server, json_pack("{s:s, s:s}", "ask", "release", "lease", id),
-                                      timeout_ns, NULL, failure);
-    if (!answer)
-        return false;
+    json_t *answer =
+        rg_pool_ask(server, json_pack("{s:s, s:s}", "ask", "release", "lease", id), timeout_ns, failure);
+    const bool released = answer != NULL;
     json_decref(answer);
-    rg_pool_talk_end(&talk);
-    return true;
+    return released;
 }

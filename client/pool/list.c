@@ -12,21 +12,12 @@
 /* Names of users and projects that one would read, of as many servers as there can be. */
 #define USAGE_MAX ((size_t)RG_POOL_MEMBERS_MAX * RG_POOL_ACCOUNTS_MAX)
 
-/* One answer, alone. */
-static json_t *ask(const char *server, json_t *question, uint64_t timeout_ns, struct rg_pool_failure *failure)
-{
-    struct rg_pool_talk talk;
-    json_t *answer = rg_pool_converse(&talk, server, question, timeout_ns, NULL, failure);
-    rg_pool_talk_end(&talk);
-    return answer;
-}
-
 /* A page of servers, from one on. */
 static json_t *ask_servers(const char *server, json_int_t from, const char *machine, uint64_t timeout_ns,
                            struct rg_pool_failure *failure)
 {
-    return ask(server, json_pack("{s:s, s:I, s:s*}", "ask", "list", "from", from, "machine", machine),
-               timeout_ns, failure);
+    return rg_pool_ask(server, json_pack("{s:s, s:I, s:s*}", "ask", "list", "from", from, "machine", machine),
+                       timeout_ns, failure);
 }
 
 /* What was measured of the servers of a page. */
@@ -80,8 +71,8 @@ static bool add_leases(json_t *whole, const char *server, uint64_t timeout_ns,
     json_t *after = json_incref(json_object_get(whole, "more_leases")),
            *leases = json_object_get(whole, "leases");
     while (json_is_string(after) && json_array_size(leases) < RG_POOL_LEASES_MAX) {
-        json_t *page =
-            ask(server, json_pack("{s:s, s:O}", "ask", "leases", "after", after), timeout_ns, failure);
+        json_t *page = rg_pool_ask(server, json_pack("{s:s, s:O}", "ask", "leases", "after", after),
+                                   timeout_ns, failure);
         json_t *next = json_incref(json_object_get(page, "more_leases"));
         /* they come in the order of their ids */
         if (json_is_string(next) && strcmp(json_string_value(next), json_string_value(after)) <= 0) {
@@ -116,10 +107,10 @@ static bool add_usage(json_t *whole, const char *server, const char *project, ui
     for (bool more = json_is_true(json_object_get(whole, "more")); more;) {
         const size_t before = json_object_size(users) + json_object_size(projects);
         json_t *page =
-            ask(server,
-                json_pack("{s:s, s:s, s:s, s:s}", "ask", "usage", "project", project, "users_after",
-                          last_of(whole, "users"), "projects_after", last_of(whole, "projects")),
-                timeout_ns, failure);
+            rg_pool_ask(server,
+                        json_pack("{s:s, s:s, s:s, s:s}", "ask", "usage", "project", project, "users_after",
+                                  last_of(whole, "users"), "projects_after", last_of(whole, "projects")),
+                        timeout_ns, failure);
         if (!page)
             return false;
         (void)json_object_update(users, json_object_get(page, "users"));
@@ -135,7 +126,7 @@ json_t *rg_pool_usage(const char *server, const char *project, uint64_t timeout_
                       struct rg_pool_failure *failure)
 {
     json_t *whole =
-        ask(server, json_pack("{s:s, s:s}", "ask", "usage", "project", project), timeout_ns, failure);
+        rg_pool_ask(server, json_pack("{s:s, s:s}", "ask", "usage", "project", project), timeout_ns, failure);
     if (whole && !add_usage(whole, server, project, timeout_ns, failure)) {
         json_decref(whole);
         whole = NULL;
@@ -158,9 +149,9 @@ const char *rg_pool_machine(char *out, size_t size)
 static bool tell(const char *server, const char *machine, json_t *figures, uint64_t timeout_ns,
                  struct rg_pool_failure *failure)
 {
-    json_t *answer =
-        ask(server, json_pack("{s:s, s:s, s:o}", "ask", "measured", "machine", machine, "servers", figures),
-            timeout_ns, failure);
+    json_t *answer = rg_pool_ask(
+        server, json_pack("{s:s, s:s, s:o}", "ask", "measured", "machine", machine, "servers", figures),
+        timeout_ns, failure);
     json_decref(answer);
     return answer;
 }
