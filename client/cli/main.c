@@ -110,6 +110,17 @@ static void print_help(void)
     printf("\nremote-gpu SUBCOMMAND --help shows the options of each.\n");
 }
 
+static int fail_without_subcommand(void)
+{
+    char names[512];
+    size_t used = 0;
+    for (size_t i = 0; i < N_SUBCOMMANDS && used < sizeof names; i++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", subcommands[i].name);
+    rg_error("which subcommand? %s; see remote-gpu --help", names);
+    return RG_EXIT_FAILURE;
+}
+
 static void print_subcommand_help(const struct rg_subcommand *subcommand)
 {
     struct rg_cli_settings settings;
@@ -175,12 +186,8 @@ int main(int argc, char **argv)
 {
     rg_standard_streams_take(false);
     rg_log_name("remote-gpu");
-    if (argc < 2) {
-        rg_error("which subcommand? run, join, list, smi, health, usage, quota, request, renew, release, "
-                 "doctor, netperf, "
-                 "compare, predict, verify-limits, cdi, version; see remote-gpu --help");
-        return RG_EXIT_FAILURE;
-    }
+    if (argc < 2)
+        return fail_without_subcommand();
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         const struct rg_subcommand *about = argc > 2 ? find(argv[2]) : NULL;

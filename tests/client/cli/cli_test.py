@@ -124,7 +124,8 @@ class Usage(Case):
                 self.assertIn("--server", own.stdout)
 
     def test_mistakes(self):
-        self.assertIn("which subcommand", self.own_failure())
+        names = re.findall(r"^  ([a-z-]+) ", call("--help").stdout, re.M)
+        self.assertIn("which subcommand? %s; see" % ", ".join(names), self.own_failure())
         self.assertIn("did you mean 'run'", self.own_failure("rnu"))
         self.assertIn("unknown subcommand 'frobnicate'", self.own_failure("frobnicate"))
         self.assertIn("did you mean '--server'", self.own_failure("run", "--sever", "x", "true"))
