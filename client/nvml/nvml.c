@@ -265,8 +265,8 @@ static void refresh(void)
     if (!answer)
         return;
     pthread_mutex_lock(&rg_nvml_state.lock);
-    rg_nvml_state.n_processes =
-        0; /* who is in here holds `question`: nobody sees it half done but a look at a lost device */
+    /* who is in here holds `question`: nobody sees it half done but a look at a lost device */
+    rg_nvml_state.n_processes = 0;
     pthread_mutex_unlock(&rg_nvml_state.lock);
     for (unsigned i = 0; i < n; i++)
         refresh_one(i, answer);

@@ -102,8 +102,7 @@ void rg_local_server_stop(struct rg_local_server *server)
         ;
 }
 
-/* --- the command -------------------------------------------------------------------------------------------
- */
+/* --- the command ------------------------------------------------------------------------------------------ */
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
 #define N_FORWARDED (sizeof forwarded / sizeof forwarded[0])
