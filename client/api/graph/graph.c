@@ -5,6 +5,7 @@
 #include "common/cuda/graph/graph.h"
 
 #include "client/api/copy_description.h"
+#include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/thread.h"
@@ -43,6 +44,16 @@ CUkernel rg_graph_backend_kernel(CUfunction function)
 bool rg_graph_backend_array_known(CUarray array)
 {
     return rg_handle_known(RG_KIND_ARRAY, (uint64_t)array);
+}
+
+bool rg_graph_backend_device_memory(CUdeviceptr address, CUdeviceptr *end, bool *mapping)
+{
+    struct rg_range range;
+    if (!rg_map_find(address, &range) || rg_range_pinned(&range))
+        return false;
+    *end = range.start + range.size;
+    *mapping = range.kind == RG_RANGE_VIRTUAL;
+    return true;
 }
 
 bool rg_graph_backend_context_device(CUcontext context, CUdevice *device)

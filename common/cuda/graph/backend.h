@@ -28,6 +28,11 @@ bool rg_graph_backend_event_known(CUevent event);
  */
 CUresult rg_graph_backend_copy(const CUDA_MEMCPY3D *copy, CUstream stream);
 bool rg_graph_backend_array_known(CUarray array);
+/**
+ * Where the device memory ends that an address is in, and whether it is mapped there (cuMemMap), so that other memory may follow. False,
+ * and nothing is written: there is none, or it is the host's.
+ */
+bool rg_graph_backend_device_memory(CUdeviceptr address, CUdeviceptr *end, bool *mapping);
 /** The kernel of a library that the handle is, as it may stand for a function, or is a function of; or NULL. */
 CUkernel rg_graph_backend_kernel(CUfunction function);
 /** The device of a context; false if there is none such. */

@@ -30,7 +30,7 @@ static CUresult check_structure(const struct rg_graph *graph, struct failure *fa
     if (!graph || graph->captures || graph->body)
         return CUDA_ERROR_INVALID_VALUE;
     if (graph->executables && rg_graph_has(graph, RG_GRAPH_MEMORY_NODES))
-        return CUDA_ERROR_INVALID_VALUE; /* its memory is that of one */
+        return CUDA_ERROR_NOT_SUPPORTED; /* its memory is that of one */
     for (const struct rg_graph_condition *c = graph->conditions; c; c = c->next)
         if (!c->used) {
             failure->kind = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;

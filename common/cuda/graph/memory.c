@@ -107,7 +107,9 @@ CUresult rg_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params, struct rg
     int n = 0;
     RG_TRY(cuDeviceGetCount(&n));
     if (!params->bytesize || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+        params->poolProps.location.type == CU_MEM_LOCATION_TYPE_INVALID ||
+        params->accessDescCount > (size_t)n)
         return CUDA_ERROR_INVALID_VALUE;
     if (params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return rg_graph_backend_unsupported("allocation nodes of memory that is not a device's");

@@ -289,7 +289,7 @@ static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgr
     if (n && (!from || !to))
         return CUDA_ERROR_INVALID_VALUE;
     if (n && !adding && rg_graph_has(graph, RG_GRAPH_MEMORY_NODES))
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_NOT_SUPPORTED;
     for (size_t i = 0; i < n; i++) {
         struct rg_graph_node *first = rg_graph_find(from[i], RG_GRAPH_KIND_NODE),
                              *second = rg_graph_find(to[i], RG_GRAPH_KIND_NODE);

@@ -14,16 +14,55 @@ static CUresult check_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *k)
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool good_side(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array)
+/* Whether so many bytes from an address on are device memory; true of what is not known, as what a node is to allocate. */
+static bool fits(CUdeviceptr address, size_t size)
 {
-    switch (type) {
+    CUdeviceptr end;
+    bool mapping = true, known = false;
+    while (mapping && rg_graph_backend_device_memory(address, &end, &mapping)) {
+        if (end - address >= size)
+            return true;
+        size -= end - address;
+        address = end; /* mappings may lie side by side */
+        known = true;
+    }
+    return !known;
+}
+
+/* One side of a copy. */
+struct side {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    CUarray array;
+    size_t x, y, z, pitch, rows;
+};
+
+/* Whether the part of linear memory that is copied is memory. */
+static bool side_fits(const struct side *side, const CUDA_MEMCPY3D *c)
+{
+    size_t row_end, slice, first, end, skip;
+    if (__builtin_add_overflow(side->x, c->WidthInBytes, &row_end))
+        return false;
+    const size_t pitch = side->pitch ? side->pitch : row_end;
+    const size_t rows = side->rows ? side->rows : side->y + c->Height;
+    return !__builtin_mul_overflow(pitch, rows, &slice) &&
+           !__builtin_mul_overflow(slice, side->z + c->Depth - 1, &first) &&
+           !__builtin_mul_overflow(pitch, side->y + c->Height - 1, &skip) &&
+           !__builtin_add_overflow(first, skip, &end) && !__builtin_add_overflow(end, row_end, &end) &&
+           fits(side->device, end);
+}
+
+static bool good_side(const struct side *side, const CUDA_MEMCPY3D *c)
+{
+    switch (side->type) {
     case CU_MEMORYTYPE_HOST:
-        return host != NULL;
+        return side->host != NULL;
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
-        return device != 0;
+        return side->device != 0 && side_fits(side, c);
     case CU_MEMORYTYPE_ARRAY:
-        return rg_graph_backend_array_known(array);
+        return rg_graph_backend_array_known(side->array);
     default:
         return false;
     }
@@ -33,19 +72,25 @@ static CUresult check_copy(const CUDA_MEMCPY3D *c)
 {
     if (c->srcLOD || c->dstLOD || !c->WidthInBytes || !c->Height || !c->Depth)
         return CUDA_ERROR_INVALID_VALUE;
-    return good_side(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray) &&
-                   good_side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray)
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
+    const struct side from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcXInBytes,
+                              c->srcY,          c->srcZ,    c->srcPitch,  c->srcHeight};
+    const struct side to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstXInBytes,
+                            c->dstY,          c->dstZ,    c->dstPitch,  c->dstHeight};
+    return good_side(&from, c) && good_side(&to, c) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult check_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *m)
 {
     const unsigned e = m->elementSize;
-    if ((e != 1 && e != 2 && e != 4) || !m->dst || m->dst % e || !m->width || !m->height)
+    size_t row, end = 0;
+    if ((e != 1 && e != 2 && e != 4) || !m->dst || m->dst % e || !m->width || !m->height ||
+        __builtin_mul_overflow(m->width, e, &row))
         return CUDA_ERROR_INVALID_VALUE;
-    return m->height > 1 && (m->pitch / e < m->width || m->pitch % e) ? CUDA_ERROR_INVALID_VALUE
-                                                                      : CUDA_SUCCESS;
+    if (m->height > 1 &&
+        (m->pitch < row || m->pitch % e || __builtin_mul_overflow(m->pitch, m->height - 1, &end)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return !__builtin_add_overflow(end, row, &end) && fits(m->dst, end) ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult check_memory_operation(const CUstreamBatchMemOpParams *operation)

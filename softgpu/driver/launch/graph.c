@@ -8,6 +8,7 @@
 #include "common/cuda/graph/plan.h"
 #include "softgpu/driver/memory/copy.h"
 #include "softgpu/driver/module/module.h"
+#include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
@@ -42,6 +43,16 @@ bool rg_graph_backend_array_known(CUarray array)
 {
     SG_REF(struct sg_object) object = sg_handle_get(array, SG_KIND_ARRAY);
     return object != NULL;
+}
+
+bool rg_graph_backend_device_memory(CUdeviceptr address, CUdeviceptr *end, bool *mapping)
+{
+    struct sg_range range;
+    if (!sg_range_find(address, &range) || range.kind == SG_RANGE_HOST || range.kind == SG_RANGE_REGISTERED)
+        return false;
+    *end = range.base + range.size;
+    *mapping = range.kind == SG_RANGE_MAPPED;
+    return true;
 }
 
 bool rg_graph_backend_context_device(CUcontext handle, CUdevice *device)
