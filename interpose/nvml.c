@@ -64,7 +64,9 @@ static void *find(enum rg_nvml_function function)
     {                                                                                                        \
         return ((int (*)(void))find(RG_NVML_FUNCTION_##name))();                                             \
     }
+#define OLDER(name, served) RG_EXPORT extern __typeof__(served) name __attribute__((alias(#served)));
 RG_NVML_SERVED_FUNCTIONS(SERVED)
+RG_NVML_OLDER_NAMES(OLDER)
 /* What was not passed is not looked at: the calling conventions of Linux allow it for numbers and addresses. */
 #define ASK(name, signature)                                                                                 \
     RG_EXPORT int name(rg_nvml_device device, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,            \

@@ -21,11 +21,6 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, rg_nvml_device *device)
     return rg_nvml_handle(index, device);
 }
 
-int nvmlDeviceGetHandleByIndex(unsigned index, rg_nvml_device *device)
-{
-    return nvmlDeviceGetHandleByIndex_v2(index, device);
-}
-
 /* The first instance of a device for which `is_it` holds. */
 static bool find_instance(rg_nvml_device whole, const void *wanted,
                           bool (*is_it)(const struct rg_device_info *info, const void *wanted),
@@ -104,11 +99,6 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *id, rg_nvml_device *device)
     struct rg_nvml_address address;
     RG_TRY(rg_nvml_started_with(id && device && rg_nvml_parse_address(id, &address)));
     return find(&address, has_address, device);
-}
-
-int nvmlDeviceGetHandleByPciBusId(const char *id, rg_nvml_device *device)
-{
-    return nvmlDeviceGetHandleByPciBusId_v2(id, device);
 }
 
 enum rg_nvml_return rg_nvml_started_with(bool given)
@@ -338,12 +328,6 @@ int nvmlDeviceGetComputeRunningProcesses_v3(rg_nvml_device device, unsigned *cou
                                                 .gpu_instance = RG_NVML_INSTANCE_UNKNOWN,
                                                 .compute_instance = RG_NVML_INSTANCE_UNKNOWN};
     return RG_NVML_SUCCESS;
-}
-
-int nvmlDeviceGetComputeRunningProcesses_v2(rg_nvml_device device, unsigned *count,
-                                            struct rg_nvml_process *processes)
-{
-    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
 }
 
 int nvmlDeviceGetP2PStatus(rg_nvml_device first, rg_nvml_device second, int which, int *status)

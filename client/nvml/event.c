@@ -50,11 +50,6 @@ int nvmlEventSetWait_v2(void *set, void *data, unsigned milliseconds)
     return RG_NVML_TIMEOUT;
 }
 
-int nvmlEventSetWait(void *set, void *data, unsigned milliseconds)
-{
-    return nvmlEventSetWait_v2(set, data, milliseconds);
-}
-
 static int count_none(unsigned *count)
 {
     RG_TRY(rg_nvml_started_with(count));

@@ -3,7 +3,8 @@
  *
  * The exports of libnvidia-ml.so.1, the client core's table and the tests are made of it. The kinds of rows:
  *
- *   SERVED(returns, name, parameters, arguments)  has an implementation in client/nvml_*.c
+ *   SERVED(returns, name, parameters, arguments)  has an implementation in client/nvml/
+ *   OLDER(name, served)  the name that a served function had before, exported and nothing else
  *   ASK(name, signature)  proto/management/management.h: is asked of the server's management library when it
  *   is called
  *   DEVICE(name)   takes a device first and asks what a server does not tell: NVML's "not supported"
@@ -20,7 +21,6 @@
 
 /* clang-format off */
 #define RG_NVML_SERVED_FUNCTIONS(SERVED) \
-    SERVED(int, nvmlInit, (void), ()) \
     SERVED(int, nvmlInit_v2, (void), ()) \
     SERVED(int, nvmlInitWithFlags, (unsigned flags), (flags)) \
     SERVED(int, nvmlShutdown, (void), ()) \
@@ -28,16 +28,12 @@
     SERVED(int, nvmlSystemGetDriverVersion, (char *version, unsigned length), (version, length)) \
     SERVED(int, nvmlSystemGetDriverBranch, (struct rg_nvml_branch *branch, unsigned length), (branch, length)) \
     SERVED(int, nvmlSystemGetNVMLVersion, (char *version, unsigned length), (version, length)) \
-    SERVED(int, nvmlSystemGetCudaDriverVersion, (int *version), (version)) \
     SERVED(int, nvmlSystemGetCudaDriverVersion_v2, (int *version), (version)) \
     SERVED(int, nvmlSystemGetProcessName, (unsigned pid, char *name, unsigned length), (pid, name, length)) \
-    SERVED(int, nvmlDeviceGetCount, (unsigned *count), (count)) \
     SERVED(int, nvmlDeviceGetCount_v2, (unsigned *count), (count)) \
-    SERVED(int, nvmlDeviceGetHandleByIndex, (unsigned index, rg_nvml_device *device), (index, device)) \
     SERVED(int, nvmlDeviceGetHandleByIndex_v2, (unsigned index, rg_nvml_device *device), (index, device)) \
     SERVED(int, nvmlDeviceGetHandleByUUID, (const char *uuid, rg_nvml_device *device), (uuid, device)) \
     SERVED(int, nvmlDeviceGetHandleByUUIDV, (const struct rg_nvml_uuid *uuid, rg_nvml_device *device), (uuid, device)) \
-    SERVED(int, nvmlDeviceGetHandleByPciBusId, (const char *id, rg_nvml_device *device), (id, device)) \
     SERVED(int, nvmlDeviceGetHandleByPciBusId_v2, (const char *id, rg_nvml_device *device), (id, device)) \
     SERVED(int, nvmlDeviceGetName, (rg_nvml_device device, char *name, unsigned length), (device, name, length)) \
     SERVED(int, nvmlDeviceGetUUID, (rg_nvml_device device, char *uuid, unsigned length), (device, uuid, length)) \
@@ -56,8 +52,6 @@
            (device, memory)) \
     SERVED(int, nvmlDeviceGetComputeRunningProcesses, \
            (rg_nvml_device device, unsigned *count, struct rg_nvml_process_v1 *processes), (device, count, processes)) \
-    SERVED(int, nvmlDeviceGetComputeRunningProcesses_v2, \
-           (rg_nvml_device device, unsigned *count, struct rg_nvml_process *processes), (device, count, processes)) \
     SERVED(int, nvmlDeviceGetComputeRunningProcesses_v3, \
            (rg_nvml_device device, unsigned *count, struct rg_nvml_process *processes), (device, count, processes)) \
     SERVED(int, nvmlDeviceGetP2PStatus, (rg_nvml_device first, rg_nvml_device second, int which, int *status), \
@@ -78,11 +72,19 @@
            (device, types, set)) \
     SERVED(int, nvmlEventSetCreate, (void **set), (set)) \
     SERVED(int, nvmlEventSetFree, (void *set), (set)) \
-    SERVED(int, nvmlEventSetWait, (void *set, void *data, unsigned milliseconds), (set, data, milliseconds)) \
     SERVED(int, nvmlEventSetWait_v2, (void *set, void *data, unsigned milliseconds), (set, data, milliseconds)) \
     SERVED(int, nvmlUnitGetCount, (unsigned *count), (count)) \
     SERVED(int, nvmlGetExcludedDeviceCount, (unsigned *count), (count)) \
     SERVED(int, nvmlInternalGetExportTable, (const void **table, const void *id), (table, id))
+
+#define RG_NVML_OLDER_NAMES(OLDER) \
+    OLDER(nvmlInit, nvmlInit_v2) \
+    OLDER(nvmlSystemGetCudaDriverVersion, nvmlSystemGetCudaDriverVersion_v2) \
+    OLDER(nvmlDeviceGetCount, nvmlDeviceGetCount_v2) \
+    OLDER(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2) \
+    OLDER(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2) \
+    OLDER(nvmlDeviceGetComputeRunningProcesses_v2, nvmlDeviceGetComputeRunningProcesses_v3) \
+    OLDER(nvmlEventSetWait, nvmlEventSetWait_v2)
 
 #define RG_NVML_UNSUPPORTED_FUNCTIONS(DEVICE, SYSTEM) \
     DEVICE(nvmlDeviceClearCpuAffinity) \

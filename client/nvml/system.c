@@ -26,11 +26,6 @@ int nvmlInit_v2(void)
     return rg_nvml_start();
 }
 
-int nvmlInit(void)
-{
-    return rg_nvml_start();
-}
-
 int nvmlShutdown(void)
 {
     return rg_nvml_stop();
@@ -116,11 +111,6 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version)
     return RG_NVML_SUCCESS;
 }
 
-int nvmlSystemGetCudaDriverVersion(int *version)
-{
-    return nvmlSystemGetCudaDriverVersion_v2(version);
-}
-
 /* Processes are those of this machine. */
 int nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)
 {
@@ -139,11 +129,6 @@ int nvmlDeviceGetCount_v2(unsigned *count)
 {
     RG_TRY(rg_nvml_started_with(count));
     return rg_nvml_count(count);
-}
-
-int nvmlDeviceGetCount(unsigned *count)
-{
-    return nvmlDeviceGetCount_v2(count);
 }
 
 /* --- what is not supported ------------------------------------------------------------------------------ */

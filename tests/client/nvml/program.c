@@ -96,8 +96,8 @@ static int threads(void)
     for (size_t i = 0; i < THREADS; i++)
         pthread_join(all[i], NULL);
     unsigned count;
-    int result = LOOK_UP(nvmlDeviceGetCount)(&count);
-    expect(result == RG_NVML_UNINITIALIZED, "nvmlDeviceGetCount after all have stopped", result);
+    int result = LOOK_UP(nvmlDeviceGetCount_v2)(&count);
+    expect(result == RG_NVML_UNINITIALIZED, "nvmlDeviceGetCount_v2 after all have stopped", result);
     puts(atomic_load(&faults) ? "faults" : "done");
     return atomic_load(&faults) ? 1 : 0;
 }
@@ -116,12 +116,14 @@ static int entries(const char *folder)
 static int names(void)
 {
 #define SERVED(returns, name, parameters, arguments) puts("served " #name);
+#define OLDER(name, served)                          puts("served " #name);
 #define DEVICE(name)                                 puts("device " #name);
 #define SYSTEM(name)                                 puts("system " #name);
 #define ASKED(name, signature)                       puts("asked " #name);
 #define REFUSED(name)                                puts("refused " #name);
 #define REFUSED_SYSTEM(name)                         puts("refused-system " #name);
     RG_NVML_SERVED_FUNCTIONS(SERVED)
+    RG_NVML_OLDER_NAMES(OLDER)
     RG_MANAGEMENT_QUESTIONS(ASKED)
     RG_NVML_UNSUPPORTED_FUNCTIONS(DEVICE, SYSTEM)
     RG_NVML_REFUSED_FUNCTIONS(REFUSED, REFUSED_SYSTEM)
