@@ -2,7 +2,7 @@
 #ifndef RG_TESTS_FUZZ_FOLDER_H
 #define RG_TESTS_FUZZ_FOLDER_H
 
-#include "tests/check.h"
+#include "tests/temporary.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,21 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char fuzz_folder[128];
-
-static inline void fuzz_folder_remove(void)
-{
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf '%s'", fuzz_folder);
-    if (system(command) != 0)
-        fprintf(stderr, "%s stays\n", fuzz_folder);
-}
+static const char *fuzz_folder;
 
 static inline void fuzz_folder_make(void)
 {
-    snprintf(fuzz_folder, sizeof fuzz_folder, "%s/remote-gpu-fuzz-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    CHECK(mkdtemp(fuzz_folder) && atexit(fuzz_folder_remove) == 0);
+    fuzz_folder = temporary_folder_in(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 }
 
 /* Writes a file below it, for its owner alone. */

@@ -39,7 +39,7 @@ static void from(const char *server, const char *path)
     cr_assert_str_eq(found.folder, path);
 }
 
-Test(credentials, without_any, .init = make_home, .fini = remove_home)
+Test(credentials, without_any, .init = make_home)
 {
     static const char *const near[] = {"127.0.0.1",      "127.1.2.3:99", "localhost",
                                        "LOCALHOST:7601", "[::1]:7600",   "[::ffff:127.0.0.1]:7600",
@@ -65,7 +65,7 @@ Test(credentials, without_any, .init = make_home, .fini = remove_home)
     refused("gpu", "remote-gpu join");
 }
 
-Test(credentials, without_but_allowed, .init = make_home, .fini = remove_home)
+Test(credentials, without_but_allowed, .init = make_home)
 {
     static const char *const no[] = {"", "no", "0", "off", "perhaps"}, *const yes[] = {"1", "yes", "on",
                                                                                        "true"};
@@ -84,7 +84,7 @@ Test(credentials, without_but_allowed, .init = make_home, .fini = remove_home)
     from("gpu", below(".config/remote-gpu/servers/gpu:7600"));
 }
 
-Test(credentials, each_server_its_own, .init = make_home, .fini = remove_home)
+Test(credentials, each_server_its_own, .init = make_home)
 {
     mkdir(below(".config/remote-gpu/servers/gpu:7600"), 0700);
     mkdir(below(".config/remote-gpu/servers/[::1]:7601"), 0700);
@@ -116,7 +116,7 @@ Test(credentials, each_server_its_own, .init = make_home, .fini = remove_home)
     cr_assert_str_eq(tls.server_name, "gpu");
 }
 
-Test(credentials, half_written, .init = make_home, .fini = remove_home)
+Test(credentials, half_written, .init = make_home)
 {
     static const char *const names[] = {"ca.crt", "tls.crt", "tls.key"};
     const char *const place = "servers/127.0.0.1:7600"; /* not even on loopback are they as good as none */
@@ -139,7 +139,7 @@ Test(credentials, half_written, .init = make_home, .fini = remove_home)
     refused("127.0.0.1", "is not a file");
 }
 
-Test(credentials, keys_of_others, .init = make_home, .fini = remove_home)
+Test(credentials, keys_of_others, .init = make_home)
 {
     const char *const place = ".config/remote-gpu/servers/gpu:7600";
     mkdir(below("%s", place), 0700);
@@ -160,7 +160,7 @@ Test(credentials, keys_of_others, .init = make_home, .fini = remove_home)
         return;
     /* as somebody else: another user's key cannot be read, and that is said; none of it is "no credentials" */
     chmod(below(".config"), 0755);
-    chmod(folder, 0755);
+    chmod(temporary_folder(), 0755);
     chmod(below(".config/remote-gpu"), 0755);
     chmod(below(".config/remote-gpu/servers"), 0755);
     chmod(below("%s", place), 0755);
@@ -191,7 +191,7 @@ static void mount_secret(const char *path, const char *time, mode_t mode)
     cr_assert_eq(rename(below("%s/..data_tmp", path), below("%s/..data", path)), 0);
 }
 
-Test(credentials, secret_of_kubernetes, .init = make_home, .fini = remove_home)
+Test(credentials, secret_of_kubernetes, .init = make_home)
 {
     mount_secret("secret", "2026_01_01", 0400);
     setenv("REMOTE_GPU_CREDENTIALS", below("secret"), 1);
@@ -205,7 +205,7 @@ Test(credentials, secret_of_kubernetes, .init = make_home, .fini = remove_home)
     refused("gpu", "defaultMode");
 }
 
-Test(credentials, named_folder, .init = make_home, .fini = remove_home)
+Test(credentials, named_folder, .init = make_home)
 {
     write_three(below(".config/remote-gpu"));
     mkdir(below("other"), 0700);
@@ -218,7 +218,7 @@ Test(credentials, named_folder, .init = make_home, .fini = remove_home)
     setenv("REMOTE_GPU_CREDENTIALS", below("nowhere"), 1);
     refused("gpu", "REMOTE_GPU_CREDENTIALS names");
     write_three(below("other"));
-    cr_assert_eq(chdir(folder), 0);
+    cr_assert_eq(chdir(temporary_folder()), 0);
     setenv("REMOTE_GPU_CREDENTIALS", "other", 1);
     from("gpu", below("other"));
     setenv("REMOTE_GPU_CREDENTIALS", "", 1);
@@ -232,7 +232,7 @@ Test(credentials, named_folder, .init = make_home, .fini = remove_home)
     from("gpu", below("config/remote-gpu"));
 }
 
-Test(credentials, server_joined_last, .init = make_home, .fini = remove_home)
+Test(credentials, server_joined_last, .init = make_home)
 {
     char server[320];
     cr_assert(!rg_credentials_joined(server, sizeof server));
@@ -251,7 +251,7 @@ Test(credentials, server_joined_last, .init = make_home, .fini = remove_home)
     cr_assert_str_eq(rg_servers_named(), "gpu:7601");
 }
 
-Test(credentials, policy, .init = make_home, .fini = remove_home)
+Test(credentials, policy, .init = make_home)
 {
     struct rg_security_policy policy = rg_security_policy();
     cr_assert(!policy.unauthenticated && !policy.control_only && !policy.no_rdma);

@@ -62,7 +62,7 @@ static void fill(struct rg_draft *draft, bool force, const char *text)
     cr_assert_eq(rg_draft_write(draft, "ca.crt", text, why, sizeof why), RG_OK, "%s", why);
 }
 
-Test(draft, made_and_replaced, .init = make_home, .fini = remove_home)
+Test(draft, made_and_replaced, .init = make_home)
 {
     struct rg_draft draft;
     struct rg_credentials found;
@@ -113,7 +113,7 @@ Test(draft, made_and_replaced, .init = make_home, .fini = remove_home)
     cr_assert_eq(entries(found.folder), 4);
 }
 
-Test(draft, replaced_where_folders_cannot_change_places, .init = make_home, .fini = remove_home)
+Test(draft, replaced_where_folders_cannot_change_places, .init = make_home)
 {
     struct rg_draft draft;
     struct rg_credentials found;
@@ -139,7 +139,7 @@ Test(draft, replaced_where_folders_cannot_change_places, .init = make_home, .fin
     reads(found.key, "two\n");
 }
 
-Test(draft, left_by_a_kill, .init = make_home, .fini = remove_home)
+Test(draft, left_by_a_kill, .init = make_home)
 {
     struct rg_draft draft;
     parse("gpu");
@@ -162,7 +162,7 @@ Test(draft, left_by_a_kill, .init = make_home, .fini = remove_home)
     cr_assert_eq(entries(below(".config/remote-gpu/servers")), 0);
 }
 
-Test(draft, full_disk, .init = make_home, .fini = remove_home)
+Test(draft, full_disk, .init = make_home)
 {
     struct rg_draft draft;
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -183,7 +183,7 @@ Test(draft, full_disk, .init = make_home, .fini = remove_home)
     umount(below(".config"));
 }
 
-Test(draft, no_right_to_write, .init = make_home, .fini = remove_home)
+Test(draft, no_right_to_write, .init = make_home)
 {
     struct rg_draft draft;
     parse("gpu");

@@ -2,6 +2,8 @@
 #ifndef RG_TESTS_CLIENT_CREDENTIALS_FOLDER_H
 #define RG_TESTS_CLIENT_CREDENTIALS_FOLDER_H
 
+#include "tests/temporary.h"
+
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -11,15 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/rg-credentials-XXXXXX";
-
 /* A path below the folder; valid until the fourth call after it. */
 __attribute__((format(printf, 1, 2))) static inline const char *below(const char *format, ...)
 {
     static char paths[4][PATH_MAX];
     static unsigned next;
     char *path = paths[next++ % 4];
-    const int used = snprintf(path, PATH_MAX, "%s/", folder);
+    const int used = snprintf(path, PATH_MAX, "%s/", temporary_folder());
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(path + used, (size_t)(PATH_MAX - used), format, arguments);
@@ -50,8 +50,7 @@ static inline void write_three(const char *path)
 /* HOME, without credentials; nothing of the environment of whoever runs the tests. */
 static inline void make_home(void)
 {
-    cr_assert_not_null(mkdtemp(folder));
-    setenv("HOME", folder, 1);
+    setenv("HOME", temporary_folder(), 1);
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("REMOTE_GPU_CREDENTIALS");
     unsetenv("REMOTE_GPU_ALLOW_UNAUTHENTICATED");
@@ -59,13 +58,6 @@ static inline void make_home(void)
     mkdir(below(".config"), 0700);
     mkdir(below(".config/remote-gpu"), 0700);
     mkdir(below(".config/remote-gpu/servers"), 0700);
-}
-
-static inline void remove_home(void)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* file.c - whole pieces of files: through a pipe that takes and gives less at a time, at an offset, past the end. */
 #include "common/base/file.h"
+#include "tests/temporary.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -91,9 +92,9 @@ Test(file, what_may_not_be_written_raises_no_signal)
 
 Test(file, temporary_ones_are_where_TMPDIR_says)
 {
-    char folder[] = "/tmp/rg-file-XXXXXX", path[64];
+    const char *folder = temporary_folder();
+    char path[PATH_MAX];
     struct stat is;
-    cr_assert_not_null(mkdtemp(folder));
     setenv("TMPDIR", folder, 1);
     int fd = rg_file_temporary("some", path, sizeof path);
     cr_assert_geq(fd, 0);

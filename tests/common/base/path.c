@@ -8,7 +8,7 @@
  * a copy that is run as "find …" prints what it finds.
  */
 #include "common/base/path.h"
-#include "tests/check.h"
+#include "tests/temporary.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -80,9 +80,9 @@ int main(int argc, char **argv)
         return find(argc, argv);
     CHECK(argc == 2);
     unsetenv("REMOTE_GPU_LIBDIR");
-    char self[PATH_MAX], command[8 * PATH_MAX], template[] = "/tmp/remote-gpu-path.XXXXXX";
+    char self[PATH_MAX], command[8 * PATH_MAX];
     CHECK(rg_path_self(self, sizeof self) == RG_OK && self[0] == '/');
-    CHECK(mkdtemp(template) && realpath(template, root));
+    CHECK(realpath(temporary_folder(), root));
     snprintf(command, sizeof command,
              "cd %s && mkdir -p p/bin p/lib/remote-gpu/soft other && cp %s p/bin/prog && cp %s "
              "p/lib/remote-gpu/worker && "
@@ -121,7 +121,5 @@ int main(int argc, char **argv)
     CHECK(rg_path_library("x", path, sizeof path) == RG_OK && strcmp(path, "/named/x") == 0);
     CHECK(rg_path_library("x", path, 5) == RG_ERR_INVALID);
     CHECK(rg_path_program("y", path, sizeof path) == RG_ERR_NOT_FOUND);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    shell(command);
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "common/cache/disk_cache.h"
 
 #include "common/cache/digest.h"
+#include "tests/temporary.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -13,22 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char base[] = "/tmp/rg-cache-XXXXXX", folder[128];
+static char *folder;
 
 static void make_folder(void)
 {
-    cr_assert_not_null(mkdtemp(base));
-    snprintf(folder, sizeof folder, "%s/a/b", base);
+    folder = temporary_path("a/b");
 }
 
-static void remove_folder(void)
-{
-    char command[160];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(cache, .init = make_folder, .fini = remove_folder);
+TestSuite(cache, .init = make_folder);
 
 static void path_of(uint8_t first, char *out, size_t size)
 {
@@ -184,7 +177,7 @@ Test(cache, reads_nothing_that_others_could_have_made)
 Test(cache, a_relative_folder_is_where_it_was_named)
 {
     size_t size;
-    cr_assert_eq(chdir(base), 0);
+    cr_assert_eq(chdir(temporary_folder()), 0);
     struct rg_disk_cache *cache = rg_disk_cache_open("a/b", 1 << 20);
     cr_assert_eq(chdir("/"), 0);
     cr_expect(rg_disk_cache_make(cache));

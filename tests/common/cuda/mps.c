@@ -1,5 +1,6 @@
 /* mps.c - whether a control daemon waits in a folder: by a socket of any type, or by a named pipe. */
 #include "common/cuda/mps.h"
+#include "tests/temporary.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -11,21 +12,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/rg-mps-XXXXXX", control[64];
+static const char *folder;
+static char *control;
 
 static void begin(void)
 {
-    cr_assert(mkdtemp(folder));
-    snprintf(control, sizeof control, "%s/control", folder);
+    folder = temporary_folder();
+    control = temporary_path("control");
 }
 
-static void end(void)
-{
-    (void)unlink(control);
-    (void)rmdir(folder);
-}
-
-TestSuite(mps, .init = begin, .fini = end);
+TestSuite(mps, .init = begin);
 
 static void refused(const char *named, const char *expected)
 {
@@ -49,7 +45,7 @@ Test(mps, nobody)
     refused("relative", "not the whole path");
     refused("/nonexistent", "there is no folder /nonexistent");
     refused("/dev/null", "there is no folder /dev/null");
-    refused(folder, "there is no nvidia-cuda-mps-control in /tmp/rg-mps-");
+    refused(folder, "there is no nvidia-cuda-mps-control in ");
     close(open(control, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     refused(folder, "neither a socket nor a pipe");
 }

@@ -1,5 +1,6 @@
 /* store.c - the accounts' file: what is kept, what is answered, and what happens to a file that is damaged, full, newer or not to be written. */
 #include "server/accounts/store.h"
+#include "tests/temporary.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -16,27 +17,23 @@
 #define HOUR 490000
 #define GIB  (1ull << 30)
 
-static char folder[64], why[RG_ACCOUNTS_WHY];
+static const char *folder;
+static char why[RG_ACCOUNTS_WHY];
 static struct rg_store *store;
 static struct rg_usage_answer answer;
 
 static void open_folder(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/remote-gpu-store-XXXXXX");
-    cr_assert(mkdtemp(folder));
+    folder = temporary_folder();
     cr_assert_eq(rg_store_open(&store, folder, 7, why, sizeof why), RG_OK, "%s", why);
 }
 
-static void remove_folder(void)
+static void close_store(void)
 {
-    char command[128];
     rg_store_close(store);
-    store = NULL;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    cr_expect_eq(system(command), 0);
 }
 
-TestSuite(store, .init = open_folder, .fini = remove_folder);
+TestSuite(store, .init = open_folder, .fini = close_store);
 
 static void file_name(char *out, size_t size, const char *name)
 {

@@ -5,6 +5,7 @@
 #include "server/export/export.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
+#include "tests/temporary.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -192,12 +193,10 @@ static void test_descriptors(void)
 
 int main(void)
 {
-    char folder[] = "/tmp/remote-gpu-export-XXXXXX", secret[64];
-    CHECK(mkdtemp(folder) != NULL);
-    snprintf(secret, sizeof secret, "%s/secret", folder);
+    char *secret = temporary_path("secret");
     FILE *file = fopen(secret, "we");
     CHECK(file && fwrite("0123456789abcdef0123456789abcdef", 1, 32, file) == 32 && fclose(file) == 0);
-    rg_export_set_folder(folder);
+    rg_export_set_folder(temporary_folder());
     test_descriptors();
     stub_driver_use(stub_succeed);
     struct client *c = client_create(), *other = client_create();
@@ -206,6 +205,7 @@ int main(void)
     put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, event);
     test_shared_handles(c, other);
     test_secret(secret);
+    free(secret);
     CHECK(client_destroy(other) == 0);
     CHECK(client_destroy(c) == 0);
     return 0;

@@ -3,6 +3,7 @@
 
 #include "common/base/cleanup.h"
 #include "server/identity/tokens.h"
+#include "tests/temporary.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -17,24 +18,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char root[256], state[300];
-
-static void remove_root(void)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    (void)!system(command);
-}
-
 const char *test_folder(void)
 {
-    if (!root[0]) {
-        const char *parent = getenv("TMPDIR");
-        snprintf(root, sizeof root, "%s/rg-identity.XXXXXX", parent && *parent ? parent : "/tmp");
-        cr_assert_not_null(mkdtemp(root));
-        snprintf(state, sizeof state, "%s/state", root);
-        atexit(remove_root);
-    }
+    static char *state;
+    if (!state)
+        state = temporary_path("state");
     return state;
 }
 

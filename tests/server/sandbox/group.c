@@ -5,7 +5,7 @@
 #include "server/sandbox/group.h"
 
 #include "server/sandbox/folders.h"
-#include "tests/check.h"
+#include "tests/temporary.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum { SERVERS = 4, ROUNDS = 400, FIRST = 61000, LAST = 61010 };
 
-static char base[] = "/tmp/remote-gpu-group-XXXXXX";
+static const char *base;
 static _Atomic uid_t *users; /* that each server has for the identity now; shared */
 
 /* The user, and 0 while it has none. What is wrong ends the process. */
@@ -126,7 +126,7 @@ int main(void)
     char path[PATH_MAX];
     if (geteuid() != 0)
         return 77;
-    CHECK(mkdtemp(base));
+    base = temporary_folder();
     make_parts();
     test_another_folder_of_the_same_path();
     test_folder_of_somebody_else();
@@ -142,6 +142,5 @@ int main(void)
         wrong += status != 0;
     snprintf(path, sizeof path, "%s/identities", base);
     CHECK(wrong || rmdir(path) == 0); /* nothing is left */
-    rg_sandbox_remove_tree(base);
     return wrong != 0;
 }

@@ -1,7 +1,7 @@
 /* authority.c - see authority.h. */
 #include "authority.h"
 
-#include "tests/check.h"
+#include "tests/temporary.h"
 
 #include <openssl/bio.h>
 #include <openssl/ec.h>
@@ -114,27 +114,9 @@ void issued_free(struct issued *issued)
 
 /* --- files --- */
 
-static char the_folder[PATH_MAX];
-static pid_t maker;
-
-static void remove_folder(void)
-{
-    char command[PATH_MAX + 16];
-    snprintf(command, sizeof command, "rm -rf '%s'", the_folder);
-    if (getpid() == maker && system(command) != 0)
-        fprintf(stderr, "%s stays\n", the_folder);
-}
-
 const char *folder(void)
 {
-    if (!the_folder[0]) {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(the_folder, sizeof the_folder, "%s/remote-gpu-tls.XXXXXX", tmp ? tmp : "/tmp");
-        CHECK(mkdtemp(the_folder));
-        maker = getpid();
-        atexit(remove_folder);
-    }
-    return the_folder;
+    return temporary_folder();
 }
 
 const char *write_file(const char *name, const char *text, unsigned mode)

@@ -1,5 +1,6 @@
 /* proximity.c - how near devices are to each other, in a tree of sysfs made for that. */
 #include "transport/topology/proximity.h"
+#include "tests/temporary.h"
 #include "transport/topology/ports.h"
 #include "transport/topology/rails.h"
 
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char root[64];
+static const char *root;
 
 /* A PCI function at a place below /sys/devices, on a NUMA node. */
 static void add(const char *place, int node)
@@ -26,8 +27,7 @@ static void add(const char *place, int node)
 
 static void make_tree(void)
 {
-    strcpy(root, "/tmp/remote-gpu-near.XXXXXX");
-    cr_assert(mkdtemp(root));
+    root = temporary_folder();
     add("pci0000:10/0000:10:00.0/0000:11:00.0/0000:12:00.0/0000:13:00.0", 0); /* behind a switch: a GPU … */
     add("pci0000:10/0000:10:00.0/0000:11:00.0/0000:12:01.0/0000:14:00.0", 0); /* … and an adapter */
     add("pci0000:10/0000:10:00.0/0000:11:00.0/0000:12:02.0/0000:15:00.0/0000:16:00.0/0000:17:00.0", 0);
@@ -43,14 +43,7 @@ static void make_tree(void)
     cr_assert_eq(system(command), 0);
 }
 
-static void remove_tree(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    cr_expect_eq(system(command), 0);
-}
-
-TestSuite(near, .init = make_tree, .fini = remove_tree);
+TestSuite(near, .init = make_tree);
 
 Test(near, distances)
 {

@@ -2,6 +2,7 @@
 #include "client/cli/base/settings.h"
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/output.h"
+#include "tests/temporary.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -9,13 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char home[] = "/tmp/remote-gpu-settings-XXXXXX";
-
 static void make_home(void)
 {
-    cr_assert_not_null(mkdtemp(home));
     char path[256];
-    snprintf(path, sizeof path, "%s/.config", home);
+    snprintf(path, sizeof path, "%s/.config", temporary_folder());
     mkdir(path, 0700);
     strcat(path, "/remote-gpu");
     mkdir(path, 0700);
@@ -24,7 +22,7 @@ static void make_home(void)
     cr_assert_not_null(out);
     fputs("server = from-file\nsomething = x\n", out);
     fclose(out);
-    setenv("HOME", home, 1);
+    setenv("HOME", temporary_folder(), 1);
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("REMOTE_GPU_SERVER");
     unsetenv("REMOTE_GPU_GPUS");
@@ -34,24 +32,14 @@ static void make_home(void)
 static void write_config(const char *text)
 {
     char path[256];
-    snprintf(path, sizeof path, "%s/.config/remote-gpu/config", home);
+    snprintf(path, sizeof path, "%s/.config/remote-gpu/config", temporary_folder());
     FILE *out = fopen(path, "w");
     cr_assert_not_null(out);
     fputs(text, out);
     fclose(out);
 }
 
-static void remove_home(void)
-{
-    char path[256];
-    static const char *const names[] = {"/.config/remote-gpu/config", "/.config/remote-gpu", "/.config", ""};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(path, sizeof path, "%s%s", home, names[i]);
-        remove(path);
-    }
-}
-
-TestSuite(settings, .init = make_home, .fini = remove_home);
+TestSuite(settings, .init = make_home);
 
 static enum rg_cli_load load(struct rg_cli_settings *settings, enum rg_cli_command command, const char *word)
 {

@@ -1,5 +1,6 @@
 /* runs.c - which runs of a server have died: of those whose process lives, and of a copy of their files, none. */
 #include "server/daemon/pool/runs.h"
+#include "tests/temporary.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -14,22 +15,14 @@
 
 #define MAX 4u
 
-static char folder[] = "/tmp/remote-gpu-runs-XXXXXX", state[64];
+static char *state;
 
 static void init(void)
 {
-    cr_assert(mkdtemp(folder));
-    snprintf(state, sizeof state, "%s/state", folder);
+    state = temporary_path("state");
 }
 
-static void fini(void)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(runs, .init = init, .fini = fini);
+TestSuite(runs, .init = init);
 
 static void path_of(uint64_t id, char out[96])
 {

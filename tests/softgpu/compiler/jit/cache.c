@@ -4,8 +4,8 @@
  */
 #include "softgpu/compiler/jit/cache.h"
 #include "softgpu/compiler/compiler.h"
-#include "tests/check.h"
 #include "tests/softgpu/compiler/jit/rounds.h"
+#include "tests/temporary.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[64];
+static char *folder;
 
 static struct rg_digest key_of(const char *text)
 {
@@ -466,19 +466,15 @@ static void test_environment(void)
 
 static void run(const char *name, void (*test)(void))
 {
-    char remove[128];
     int status;
-    snprintf(folder, sizeof(folder), "/tmp/softgpu-cache-XXXXXX");
-    CHECK(mkdtemp(folder) != NULL && rmdir(folder) == 0);
+    folder = temporary_path(name);
     pid_t child = fork();
     if (child == 0) {
         test();
         exit(0);
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    snprintf(remove, sizeof(remove), "rm -rf '%s'", folder);
-    if (system(remove) != 0)
-        fprintf(stderr, "%s is left\n", folder);
+    free(folder);
     printf("%s: %s\n", name, status == 0 ? "ok" : "FAILED");
     fflush(stdout);
     if (status != 0)
@@ -487,6 +483,7 @@ static void run(const char *name, void (*test)(void))
 
 int main(void)
 {
+    CHECK(chmod(temporary_folder(), 0711) == 0); /* one case is another user's */
     run("entries", test_entries);
     run("damage", test_damage);
     run("foreign", test_foreign);
