@@ -2,7 +2,6 @@
 #include "tests/server/stub_driver.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +97,32 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *attributes, 
     return CUDA_SUCCESS;
 }
 
+atomic_bool stub_busy;
+
+static CUresult stream_query(CUstream stream)
+{
+    (void)stream;
+    return atomic_load(&stub_busy) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent event)
+{
+    (void)event;
+    return stream_query(NULL);
+}
+
+static CUresult function_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
+{
+    (void)function, (void)index, (void)offset, (void)size;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult kernel_parameter(CUkernel kernel, size_t index, size_t *offset, size_t *size)
+{
+    (void)kernel;
+    return function_parameter(NULL, index, offset, size);
+}
+
 static CUresult function_name(const char **name, CUfunction function)
 {
     (void)function;
@@ -120,6 +145,8 @@ void stub_driver_use(CUresult (*all)(void))
     rg_driver.cuCtxCreate_v2 = create_context;
     rg_driver.cuStreamCreate = create_stream;
     rg_driver.cuEventCreate = create_event;
+    rg_driver.cuStreamQuery = stream_query;
+    rg_driver.cuEventQuery = event_query;
     rg_driver.cuCtxGetDevice = current_device;
     rg_driver.cuMemHostAlloc = allocate;
     rg_driver.cuMemFreeHost = release;
@@ -128,6 +155,42 @@ void stub_driver_use(CUresult (*all)(void))
     rg_driver.cuPointerGetAttributes = pointer_attributes;
     rg_driver.cuFuncGetName = function_name;
     rg_driver.cuModuleGetFunctionCount = function_count;
+    rg_driver.cuFuncGetParamInfo = function_parameter;
+    rg_driver.cuKernelGetParamInfo = kernel_parameter;
+}
+
+/* --- functions that are held up -------------------------------------------------------------------------- */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
+static bool gate_closed;   /* the gate's lock, as all of these */
+static unsigned n_at_gate; /* that are held up */
+
+void stub_pass(void)
+{
+    pthread_mutex_lock(&gate);
+    n_at_gate++;
+    pthread_cond_broadcast(&gate_changed);
+    while (gate_closed)
+        pthread_cond_wait(&gate_changed, &gate);
+    n_at_gate--;
+    pthread_mutex_unlock(&gate);
+}
+
+void stub_hold(bool held)
+{
+    pthread_mutex_lock(&gate);
+    gate_closed = held;
+    pthread_cond_broadcast(&gate_changed);
+    pthread_mutex_unlock(&gate);
+}
+
+void stub_wait_held(unsigned n)
+{
+    pthread_mutex_lock(&gate);
+    while (n_at_gate < n)
+        pthread_cond_wait(&gate_changed, &gate);
+    pthread_mutex_unlock(&gate);
 }
 
 /* --- host functions ------------------------------------------------------------------------------------- */

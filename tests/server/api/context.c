@@ -16,37 +16,6 @@
 #define SIZE (100u << 10) /* of a copy through pinned memory */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool held;             /* what may wait, waits: under the lock */
-static atomic_uint waiting;   /* so many do */
-static atomic_bool not_ready; /* nothing that was put into streams is done */
-
-static void hold_on(void)
-{
-    pthread_mutex_lock(&lock);
-    atomic_fetch_add(&waiting, 1);
-    while (held)
-        pthread_cond_wait(&changed, &lock);
-    atomic_fetch_sub(&waiting, 1);
-    pthread_mutex_unlock(&lock);
-}
-
-static void set_held(bool value)
-{
-    pthread_mutex_lock(&lock);
-    held = value;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-}
-
-static void wait_until_waiting(void)
-{
-    for (int i = 0; atomic_load(&waiting) == 0; i++) {
-        CHECK(i < 5000);
-        usleep(1000);
-    }
-}
-
 /* --- the driver: objects know their context ------------------------------------------------------------- */
 
 enum { OBJECTS = 256 };
@@ -102,25 +71,15 @@ static CUresult event_record(CUevent event, CUstream stream)
            : context_of(event) == context_of(stream) ? CUDA_SUCCESS
                                                      : CUDA_ERROR_INVALID_HANDLE;
 }
-static CUresult event_query(CUevent event)
-{
-    (void)event;
-    return atomic_load(&not_ready) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
-}
-static CUresult stream_query(CUstream stream)
-{
-    (void)stream;
-    return event_query(NULL);
-}
 static CUresult stream_synchronize(CUstream stream)
 {
     (void)stream;
-    hold_on();
+    stub_pass();
     return CUDA_SUCCESS;
 }
 static CUresult synchronize(void)
 {
-    hold_on();
+    stub_pass();
     return atomic_load(&stub_failed) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -168,8 +127,6 @@ static void use_driver(void)
     rg_driver.cuStreamCreate = stream_create;
     rg_driver.cuEventCreate = event_create;
     rg_driver.cuEventRecord = event_record;
-    rg_driver.cuEventQuery = event_query;
-    rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuCtxSynchronize = synchronize;
     rg_driver.cuStreamSynchronize = stream_synchronize;
     stub_driver_call_host();
@@ -189,7 +146,7 @@ static struct client *begin_on(void (*change)(struct rg_transport_ops *ops))
 {
     struct client *c = client_create_with(false, change);
     atomic_store(&stub_failed, false);
-    atomic_store(&not_ready, false);
+    atomic_store(&stub_busy, false);
     n_objects = n_copied = 0;
     enter_context(c);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
@@ -232,7 +189,7 @@ static void test_streams_of_others(void)
 {
     struct client *c = begin();
     add_context(c);
-    atomic_store(&not_ready, true);
+    atomic_store(&stub_busy, true);
     for (int i = 0; i < 2; i++) {
         put(c, RG_OP_rgCopyIn, 0, 0, "888848", address, (uint64_t)SIZE, (uint64_t)SIZE, (uint64_t)1, 0,
             handle(RG_KIND_STREAM, 8));
@@ -240,7 +197,7 @@ static void test_streams_of_others(void)
     }
     CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
     CHECK(n_copied == 2 && copied[0] != copied[1]);
-    atomic_store(&not_ready, false);
+    atomic_store(&stub_busy, false);
     CALL(c, RG_OP_rgCopyOut, 0, CUDA_SUCCESS, "888888", address, (uint64_t)SIZE, (uint64_t)SIZE, (uint64_t)1,
          (uint64_t)0, handle(RG_KIND_STREAM, 8));
     CHECK(c->got.bulk_size == SIZE);
@@ -316,7 +273,7 @@ static enum rg_status (*plain_send)(struct rg_conn *conn, struct rg_send *messag
 static enum rg_status slow_send(struct rg_conn *conn, struct rg_send *message)
 {
     if (message->bulk_size)
-        hold_on();
+        stub_pass();
     return plain_send(conn, message);
 }
 
@@ -330,16 +287,16 @@ static void send_slowly(struct rg_transport_ops *ops)
 static void test_landing_from_nothing(void)
 {
     struct client *c = begin_on(send_slowly);
-    set_held(true);
+    stub_hold(true);
     put_late(c, RG_OP_rgCopyOutDeferred, 5, 3 * RG_DEFERRED_CHUNK, handle(RG_KIND_STREAM, 7));
     send_batch(c);
-    wait_until_waiting();
+    stub_wait_held(1);
     atomic_store(&stub_failed, true);
     rg_driver.cuCtxSynchronize = stub_fail;
     put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 77, "4", 0);
     send_batch(c);
     usleep(50000);
-    set_held(false);
+    stub_hold(false);
     expect_notice(c, RG_NOTICE_DEFERRED_READ,
                   5); /* in one piece or several; what was under way, and no more */
     while (c->got.kind == RG_MESSAGE_NOTICE) {
@@ -355,17 +312,17 @@ static void test_landing_from_nothing(void)
 static void test_copy_from_nothing(void)
 {
     struct client *c = begin_on(send_slowly);
-    set_held(true);
+    stub_hold(true);
     put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
     put(c, RG_OP_rgCopyOut, 1, 5, "888888", address, (uint64_t)8 << 20, (uint64_t)8 << 20, (uint64_t)1,
         (uint64_t)9, handle(RG_KIND_STREAM, 7));
     send_batch(c);
-    wait_until_waiting();
+    stub_wait_held(1);
     rg_driver.cuCtxSynchronize = stub_succeed;
     put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 6, "4", 0);
     send_batch(c);
     usleep(50000);
-    set_held(false);
+    stub_hold(false);
     for (unsigned replies = 0; replies < 2;) {
         CHECK(receive(c, 5000));
         replies += c->got.kind == RG_MESSAGE_REPLY;
@@ -380,16 +337,16 @@ static void test_copy_from_nothing(void)
 static void test_handle_taken(void)
 {
     struct client *c = begin();
-    atomic_store(&not_ready, true);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_cuMemsetD8_v2, 0, 0, "848", address, 1, (uint64_t)1);
-    set_held(true);
+    stub_hold(true);
     put(c, RG_OP_cuCtxSynchronize, 0, 5, "");
     send_batch(c);
-    wait_until_waiting();
+    stub_wait_held(1);
     put(c, RG_OP_cuEventCreate, 1, 6, "48", 0, handle(RG_KIND_EVENT, 20));
     send_batch(c);
     expect_reply(c, 6, CUDA_SUCCESS);
-    set_held(false);
+    stub_hold(false);
     expect_reply(c, 5, CUDA_SUCCESS);
     end(c);
 }
@@ -400,13 +357,13 @@ static void test_come_and_go(void)
     struct client *c = begin();
     for (unsigned round = 0; round < 2; round++) {
         if (round) {
-            atomic_store(&not_ready, true);
-            set_held(true);
+            atomic_store(&stub_busy, true);
+            stub_hold(true);
             put(c, RG_OP_cuMemsetD8_v2, 0, 0, "848", address, 1, (uint64_t)1);
             put(c, RG_OP_cuStreamSynchronize, 0, 5, "8", handle(RG_KIND_STREAM, 7));
             send_batch(c);
-            wait_until_waiting();
-            set_held(false);
+            stub_wait_held(1);
+            stub_hold(false);
             expect_reply(c, 5, CUDA_SUCCESS);
         }
         for (unsigned i = 0; i < 20; i++) {

@@ -62,18 +62,11 @@ static CUresult get_function(CUfunction *function, CUmodule module, const char *
     return CUDA_SUCCESS;
 }
 
-static CUresult no_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
-{
-    (void)function, (void)index, (void)offset, (void)size;
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
 static struct client *begin(void)
 {
     stub_driver_use(stub_succeed);
     rg_driver.cuModuleLoadData = load;
     rg_driver.cuModuleGetFunction = get_function;
-    rg_driver.cuFuncGetParamInfo = no_parameter;
     rg_driver.cuGraphConditionalHandleCreate = give_handle;
     rg_driver.cuGraphAddNode_v2 = add_node;
     rg_driver.cuGraphAddKernelNode_v2 = add_kernel;

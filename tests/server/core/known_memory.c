@@ -5,8 +5,6 @@
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
-#include <pthread.h>
-
 #define DEVICE 0x700000000000ull /* where allocations lie, one after another */
 #define SIZE   0x10000ull        /* of each */
 
@@ -20,12 +18,6 @@ static CUresult attributes(unsigned n, CUpointer_attribute *wanted, void **value
     *(CUdeviceptr *)values[1] = address / SIZE * SIZE;
     *(size_t *)values[2] = SIZE;
     return CUDA_SUCCESS;
-}
-
-static CUresult not_ready(CUstream stream)
-{
-    (void)stream;
-    return CUDA_ERROR_NOT_READY;
 }
 
 /* Sends a record and waits for its answer, whatever that is. */
@@ -158,40 +150,26 @@ static void pools(struct client *c)
 
 /* --- memory that ends while another thread uses it ------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool inside, closed = true;
-
 static CUresult slow_free(CUdeviceptr address)
 {
     (void)address;
-    pthread_mutex_lock(&lock);
-    inside = true;
-    pthread_cond_broadcast(&changed);
-    while (closed)
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    stub_pass();
     return CUDA_SUCCESS;
 }
 
 static void meanwhile(struct client *c)
 {
     rg_driver.cuMemFree_v2 = slow_free;
-    rg_driver.cuStreamQuery = not_ready;
+    stub_hold(true);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
     use(c, 1, DEVICE);
     put(c, RG_OP_cuMemFree_v2, 0, 8, "8", DEVICE);
     send_batch(c);
-    pthread_mutex_lock(&lock);
-    while (!inside)
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    stub_wait_held(1);
     use(c, 1, DEVICE); /* while it is there */
     const unsigned before = atomic_load(&asked);
-    pthread_mutex_lock(&lock);
-    closed = false;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+    stub_hold(false);
     expect_reply(c, 8, CUDA_SUCCESS);
     use(c, 1, DEVICE);
     CHECK(atomic_load(&asked) == before + 1);

@@ -13,10 +13,6 @@ static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
 /* --- a driver whose calls last -------------------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool closed;
-static int inside; /* calls that are held up */
 static atomic_int ended;
 
 static const CUmodule a_module = (CUmodule)(void *)0x7000;
@@ -24,37 +20,10 @@ static const CUfunction a_function = (CUfunction)(void *)0x7100;
 static const CUlinkState a_link = (CUlinkState)(void *)0x7200;
 static const CUlibrary a_library = (CUlibrary)(void *)0x7300;
 
-static void hold(void)
-{
-    pthread_mutex_lock(&lock);
-    inside++;
-    pthread_cond_broadcast(&changed);
-    while (closed)
-        pthread_cond_wait(&changed, &lock);
-    inside--;
-    pthread_mutex_unlock(&lock);
-}
-
-static void set_closed(bool now)
-{
-    pthread_mutex_lock(&lock);
-    closed = now;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-}
-
-static void wait_inside(int n)
-{
-    pthread_mutex_lock(&lock);
-    while (inside != n)
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
-}
-
 static CUresult load(CUmodule *module, const void *image)
 {
     CHECK(strncmp(image, ptx, sizeof ptx - 1) == 0);
-    hold();
+    stub_pass();
     *module = a_module;
     return CUDA_SUCCESS;
 }
@@ -65,7 +34,7 @@ static CUresult load_library(CUlibrary *library, const void *code, CUjit_option 
 {
     (void)code, (void)options, (void)values, (void)n, (void)library_options, (void)library_values,
         (void)n_library;
-    hold();
+    stub_pass();
     *library = a_library;
     return CUDA_SUCCESS;
 }
@@ -73,7 +42,7 @@ static CUresult load_library(CUlibrary *library, const void *code, CUjit_option 
 static CUresult get_function(CUfunction *function, CUmodule module, const char *name)
 {
     CHECK(module == a_module);
-    hold();
+    stub_pass();
     *function = a_function;
     return strcmp(name, "name") == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND; /* it is read now */
 }
@@ -88,21 +57,9 @@ static CUresult get_kernel(CUkernel *kernel, CUlibrary library, const char *name
 static CUresult function_of(CUfunction *function, CUkernel kernel)
 {
     CHECK(kernel == (CUkernel)(void *)0x7400);
-    hold();
+    stub_pass();
     *function = a_function;
     return CUDA_SUCCESS;
-}
-
-static CUresult no_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
-{
-    (void)function, (void)index, (void)offset, (void)size;
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult no_kernel_parameter(CUkernel kernel, size_t index, size_t *offset, size_t *size)
-{
-    (void)kernel, (void)index, (void)offset, (void)size;
-    return CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult unload(CUmodule module)
@@ -121,7 +78,7 @@ static CUresult link_create(unsigned n, CUjit_option *options, void **values, CU
 static CUresult link_complete(CUlinkState state, void **cubin, size_t *size)
 {
     CHECK(state == a_link);
-    hold();
+    stub_pass();
     CHECK(atomic_load(&ended) == 0);
     *cubin = (void *)(uintptr_t)ptx;
     *size = sizeof ptx;
@@ -149,8 +106,6 @@ static void use_driver(void)
     rg_driver.cuModuleGetFunction = get_function;
     rg_driver.cuLibraryGetKernel = get_kernel;
     rg_driver.cuKernelGetFunction = function_of;
-    rg_driver.cuFuncGetParamInfo = no_parameter;
-    rg_driver.cuKernelGetParamInfo = no_kernel_parameter;
     rg_driver.cuModuleUnload = unload;
     rg_driver.cuLinkCreate_v2 = link_create;
     rg_driver.cuLinkComplete = link_complete;
@@ -198,12 +153,12 @@ static void put_get(struct client *c, uint32_t thread, uint32_t token, uint64_t 
 }
 
 /* What was put last is being executed, and others' records pass. */
-static void begin_aside(struct client *c, int n)
+static void begin_aside(struct client *c, unsigned n)
 {
-    set_closed(true);
+    stub_hold(true);
     await(c);
     send_batch(c);
-    wait_inside(n);
+    stub_wait_held(n);
     CALL(c, RG_OP_cuEventCreate, 1, CUDA_SUCCESS, "48", 0, handle(RG_KIND_EVENT, (uint32_t)(100 + c->seq)));
 }
 
@@ -216,7 +171,7 @@ static void expect_to_wait(struct client *c)
     send_batch(c);
     expect_nothing(c);
     CHECK(atomic_load(&ended) == 0);
-    set_closed(false);
+    stub_hold(false);
     for (int i = 0; i < 2; i++)
         CHECK(receive(c, 20000) && c->got.kind == RG_MESSAGE_REPLY && c->got.reply.result == CUDA_SUCCESS);
     CHECK(atomic_load(&ended) == 1);
@@ -229,7 +184,7 @@ static void test_load(void)
     put_load(c, 5, module);
     begin_aside(c, 1);
     CALL(c, RG_OP_rgModuleGetFunction, 1, CUDA_ERROR_INVALID_HANDLE, "88s", function, module, "name");
-    set_closed(false);
+    stub_hold(false);
     expect_reply(c, 5, CUDA_SUCCESS);
     CALL(c, RG_OP_rgModuleGetFunction, 1, CUDA_SUCCESS, "88s", function, module, "name");
     CALL(c, RG_OP_rgModuleGetFunction, 0, CUDA_ERROR_NOT_FOUND, "88s", handle(RG_KIND_FUNCTION, 9), module,
@@ -242,15 +197,15 @@ static void test_in_its_place(void)
 {
     struct client *c = begin();
     const uint64_t module = handle(RG_KIND_MODULE, 7);
-    set_closed(true);
+    stub_hold(true);
     put_load(c, 5, module);
     put_get(c, 0, 6, handle(RG_KIND_FUNCTION, 8), module);
     send_batch(c);
-    wait_inside(1);
+    stub_wait_held(1);
     put(c, RG_OP_cuEventCreate, 1, 7, "48", 0, handle(RG_KIND_EVENT, 9));
     send_batch(c);
     expect_nothing(c);
-    set_closed(false);
+    stub_hold(false);
     expect_reply(c, 5, CUDA_SUCCESS);
     expect_reply(c, 6, CUDA_SUCCESS);
     expect_reply(c, 7, CUDA_SUCCESS);
@@ -264,14 +219,14 @@ static void test_found(void)
     const uint64_t library = handle(RG_KIND_LIBRARY, 7), kernel = handle(RG_KIND_KERNEL, 8);
     put_library_load(c, 5, library);
     begin_aside(c, 1);
-    set_closed(false);
+    stub_hold(false);
     expect_reply(c, 5, CUDA_SUCCESS);
     CALL(c, RG_OP_rgLibraryGetKernel, 1, CUDA_SUCCESS, "88s", kernel, library, "name");
     put(c, RG_OP_rgKernelGetFunction, 0, 6, "88", handle(RG_KIND_FUNCTION, 9), kernel);
     begin_aside(c, 1);
     put(c, RG_OP_rgKernelGetFunction, 2, 7, "88", handle(RG_KIND_FUNCTION, 10), kernel);
     begin_aside(c, 2);
-    set_closed(false);
+    stub_hold(false);
     uint64_t found[2];
     for (int i = 0; i < 2; i++) {
         CHECK(receive(c, 20000) && c->got.kind == RG_MESSAGE_REPLY && c->got.reply.result == CUDA_SUCCESS);
@@ -366,7 +321,7 @@ static void test_violation(void)
     send_batch(c);
     CHECK(receive(c, 20000) && c->got.kind == RG_MESSAGE_CONTROL &&
           strstr((char *)c->got.output, "another call"));
-    set_closed(false);
+    stub_hold(false);
     CHECK(client_destroy(c) == 1);
 }
 
@@ -377,11 +332,11 @@ static void test_handle_in_use(void)
     const uint64_t module = handle(RG_KIND_MODULE, 7);
     put_load(c, 5, module);
     begin_aside(c, 1);
-    set_closed(false);
+    stub_hold(false);
     expect_reply(c, 5, CUDA_SUCCESS);
     put_load(c, 6, module);
     begin_aside(c, 1);
-    set_closed(false);
+    stub_hold(false);
     expect_reply(c, 6, CUDA_SUCCESS);
     put(c, RG_OP_cuEventCreate, 1, 0, "48", 0, handle(RG_KIND_EVENT, 9));
     send_batch(c);
@@ -392,7 +347,7 @@ static void *open_at_the_end(void *worker)
 {
     while (!rg_worker_over(worker))
         usleep(1000);
-    set_closed(false);
+    stub_hold(false);
     return NULL;
 }
 

@@ -413,22 +413,18 @@ static CUresult never(CUstream s)
     nanosleep(&moment, NULL);
     return CUDA_SUCCESS;
 }
-static CUresult not_ready(CUstream s)
-{
-    (void)s;
-    return CUDA_ERROR_NOT_READY;
-}
 
 /* One thread of the client's cannot be in two calls. */
 static void test_two_calls_of_a_lane(void)
 {
     struct client *c = begin();
-    rg_driver.cuStreamQuery = not_ready;
+    atomic_store(&stub_busy, true);
     rg_driver.cuStreamSynchronize = never;
     put(c, RG_OP_cuStreamSynchronize, 0, 1, "8", (uint64_t)0);
     put(c, RG_OP_cuStreamSynchronize, 0, 2, "8", (uint64_t)0);
     send_batch(c);
     expect_violation(c, "still in another call");
+    atomic_store(&stub_busy, false);
     use_driver(stub_succeed);
 }
 

@@ -11,18 +11,12 @@
 
 #define TOTAL (1ull << 30)
 
-static atomic_bool ready;  /* whether streams are done */
 static atomic_ullong used; /* bytes of the device */
 static atomic_uint blocks; /* that are there */
 static _Atomic CUdeviceptr next_address;
 static int pool_object;
 static CUresult (*create_stream)(CUstream *stream, unsigned flags); /* the stub's */
 
-static CUresult stream_query(CUstream stream)
-{
-    (void)stream;
-    return atomic_load(&ready) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
 static CUresult info(size_t *available, size_t *total)
 {
     *available = TOTAL - atomic_load(&used);
@@ -68,7 +62,6 @@ static void use_driver(void)
 {
     stub_driver_use(stub_succeed);
     create_stream = rg_driver.cuStreamCreate;
-    rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuMemGetInfo_v2 = info;
     rg_driver.cuMemAlloc_v2 = allocate;
     rg_driver.cuMemAllocAsync = allocate_ordered;
@@ -81,7 +74,7 @@ static void use_driver(void)
 static struct client *begin(void)
 {
     struct client *c = client_create();
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     enter_context(c);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
     return c;

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static atomic_bool ready;  /* whether events and streams are done */
 static atomic_uint events; /* that are there */
 static CUresult event_result = CUDA_SUCCESS;
 static int other_event;
@@ -16,13 +15,8 @@ static CUresult (*create_event)(CUevent *event, unsigned flags); /* the stub's *
 
 static CUresult event_query(CUevent event)
 {
-    return event == (CUevent)(void *)&other_event || !atomic_load(&ready) ? CUDA_ERROR_NOT_READY
-                                                                          : event_result;
-}
-static CUresult stream_query(CUstream stream)
-{
-    (void)stream;
-    return atomic_load(&ready) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return event == (CUevent)(void *)&other_event || atomic_load(&stub_busy) ? CUDA_ERROR_NOT_READY
+                                                                             : event_result;
 }
 static CUresult event_create(CUevent *event, unsigned flags)
 {
@@ -65,7 +59,6 @@ static void use_driver(void)
     stub_driver_use(stub_succeed);
     create_event = rg_driver.cuEventCreate;
     rg_driver.cuEventQuery = event_query;
-    rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuEventCreate = event_create;
     rg_driver.cuEventSynchronize = event_synchronize;
     rg_driver.cuEventDestroy_v2 = event_destroy;
@@ -79,7 +72,7 @@ static struct client *begin(void)
 {
     struct client *c = client_create();
     event = handle(RG_KIND_EVENT, 4);
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     enter_context(c);
     put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, event);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
@@ -103,10 +96,10 @@ static void expect_times(struct client *c, uint64_t since, uint32_t version, flo
 {
     static uint64_t watch = 1000;
     float ms;
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", ++watch, since, version, event);
     send_batch(c);
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     CHECK(expect_done(c, watch, CUDA_SUCCESS) == wanted);
     CALL(c, RG_OP_rgEventWait, 0, CUDA_SUCCESS, "848", since, version, event);
     memcpy(&ms, c->got.output, sizeof ms);
@@ -128,18 +121,18 @@ static void test_times(void)
     expect_times(c, UINT64_MAX, 2, -1);
     CHECK(atomic_load(&asked_times) == asked);
     /* The other one ends before this one comes; or a newer watch does not want to know. */
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)20, start, 2, event);
     put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", start);
     CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     CHECK(expect_done(c, 20, CUDA_SUCCESS) == -1);
     put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, start);
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)21, start, 2, event);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)22, event);
     CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     CHECK(expect_done(c, 22, CUDA_SUCCESS) == -1);
     CHECK(atomic_load(&asked_times) == asked);
     /* A failure has no time. */
@@ -150,7 +143,7 @@ static void test_times(void)
     event_result = CUDA_SUCCESS;
     CHECK(ms == -1 && atomic_load(&asked_times) == asked);
     /* The context ends with both. */
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)24, start, 2, event);
     CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
     expect_nothing(c);
@@ -162,7 +155,7 @@ static void test_watches(void)
     struct client *c = begin();
     CALL(c, RG_OP_rgEventAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)11, event);
     expect_nothing(c);
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     CHECK(expect_done(c, 11, CUDA_SUCCESS) == -1);
     expect_nothing(c); /* once */
     CALL(c, RG_OP_rgEventAsk, 0, CUDA_SUCCESS, "88", (uint64_t)12, event);
@@ -170,10 +163,10 @@ static void test_watches(void)
 
     /* A stream, by an event of the worker's own. */
     const unsigned before = atomic_load(&events);
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)13, handle(RG_KIND_STREAM, 7));
     CHECK(atomic_load(&events) == before + 1);
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     expect_done(c, 13, CUDA_SUCCESS);
     CHECK(atomic_load(&events) == before);
 
@@ -181,7 +174,7 @@ static void test_watches(void)
      * The same without an answer; of a default stream, and of one that has ended, the client is told that it
      * has to ask.
      */
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)21, handle(RG_KIND_STREAM, 7));
     put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)22, (uint64_t)0);
     send_batch(c);
@@ -190,43 +183,43 @@ static void test_watches(void)
     send_batch(c);
     expect_done(c, 23, CUDA_ERROR_NOT_READY);
     expect_nothing(c);
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     expect_done(c, 21, CUDA_SUCCESS);
     CHECK(atomic_load(&events) == before);
 
     /* Default streams have an operation of their own. */
     for (uint64_t stream = 0; stream <= 2; stream += 2) {
-        atomic_store(&ready, false);
+        atomic_store(&stub_busy, true);
         put(c, RG_OP_rgDefaultStreamWatch, 0, 0, "88", 31 + stream, stream);
         send_batch(c);
         expect_nothing(c);
-        atomic_store(&ready, true);
+        atomic_store(&stub_busy, false);
         expect_done(c, 31 + stream, CUDA_SUCCESS);
     }
 
     /* The number of the newest watch counts; without a number nothing is watched. */
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)14, event);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)15, event);
     CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     expect_done(c, 15, CUDA_SUCCESS);
     expect_nothing(c);
 
     /* A failure is told as it is; an event that has ended is not watched any more. */
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)16, event);
     send_batch(c);
     event_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     expect_done(c, 16, CUDA_ERROR_ILLEGAL_ADDRESS);
     event_result = CUDA_SUCCESS;
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)17, event);
     put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", event);
     send_batch(c);
     usleep(20000);
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     expect_nothing(c);
     CHECK(client_destroy(c) == 0);
 }
@@ -238,15 +231,15 @@ static void test_watches(void)
 static void test_output(void)
 {
     struct client *c = begin();
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     CALL(c, RG_OP_rgEventAsk, 0, CUDA_SUCCESS, "88", (uint64_t)1, event);
     const CUevent clients = atomic_exchange(&waited_for, NULL); /* here nobody can record it again */
     CHECK(clients);
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)2, event);
     CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
     CHECK(!atomic_load(&waited_for));
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     expect_done(c, 2, CUDA_SUCCESS);
     CHECK(atomic_load(&waited_for) && atomic_load(&waited_for) != clients);
     CHECK(client_destroy(c) == 0);
@@ -255,7 +248,7 @@ static void test_output(void)
 static CUresult synchronize(CUstream s)
 {
     (void)s;
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     return CUDA_SUCCESS;
 }
 
@@ -265,7 +258,7 @@ static void test_order(void)
     struct client *c = begin();
     rg_driver.cuStreamSynchronize = synchronize;
     for (unsigned i = 1; i <= 50; i++) {
-        atomic_store(&ready, false);
+        atomic_store(&stub_busy, true);
         put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)i, event);
         put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 7));
         send_batch(c);
@@ -284,7 +277,7 @@ static void test_context_ends(void)
     CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)2, handle(RG_KIND_STREAM, 7));
     CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
     CHECK(atomic_load(&events) <= before + 1);
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     expect_nothing(c);
     CHECK(client_destroy(c) == 0);
 }

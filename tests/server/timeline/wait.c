@@ -6,27 +6,12 @@
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
-#include <pthread.h>
-
 enum { TOO_MANY = 5, WAITING = RG_EXECUTORS_MAX - 1 }; /* one thread executes records */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool open_now;
-
-static CUresult query(CUstream stream)
-{
-    (void)stream;
-    return CUDA_ERROR_NOT_READY;
-}
 
 static CUresult synchronize(CUstream stream)
 {
     (void)stream;
-    pthread_mutex_lock(&lock);
-    while (!open_now)
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    stub_pass();
     return CUDA_SUCCESS;
 }
 
@@ -41,7 +26,8 @@ static void expect_some(struct client *c, unsigned n, CUresult result)
 int main(void)
 {
     stub_driver_use(stub_succeed);
-    rg_driver.cuStreamQuery = query;
+    atomic_store(&stub_busy, true);
+    stub_hold(true);
     rg_driver.cuStreamSynchronize = synchronize;
     struct client *c = client_create();
     const uint64_t stream = handle(RG_KIND_STREAM, 7);
@@ -54,10 +40,7 @@ int main(void)
     send_batch(c);
     expect_some(c, TOO_MANY, CUDA_ERROR_OPERATING_SYSTEM);
     CALL(c, RG_OP_cuEventCreate, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_EVENT, 8));
-    pthread_mutex_lock(&lock);
-    open_now = true;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+    stub_hold(false);
     expect_some(c, WAITING, CUDA_SUCCESS);
     put(c, RG_OP_cuStreamSynchronize, WAITING + TOO_MANY, 2000, "8",
         stream); /* now there are threads again */

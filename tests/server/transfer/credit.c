@@ -13,25 +13,14 @@
 #define PIECE  (4u << 20)
 #define PIECES ((unsigned)(RG_BULK_CREDIT / PIECE))
 
-static atomic_bool ready;
 static atomic_uint waits; /* for events that had not come */
 static atomic_ullong pinned;
 
-static CUresult event_query(CUevent event)
-{
-    (void)event;
-    return atomic_load(&ready) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
 static CUresult event_synchronize(CUevent event)
 {
     (void)event;
-    atomic_fetch_add(&waits, !atomic_load(&ready));
+    atomic_fetch_add(&waits, atomic_load(&stub_busy));
     return CUDA_SUCCESS;
-}
-static CUresult stream_query(CUstream stream)
-{
-    (void)stream;
-    return event_query(NULL);
 }
 static CUresult host_alloc(void **memory, size_t size, unsigned flags)
 {
@@ -51,9 +40,7 @@ static CUresult memory_info(size_t *available, size_t *total)
 static void use_driver(void)
 {
     stub_driver_use(stub_succeed);
-    rg_driver.cuEventQuery = event_query;
     rg_driver.cuEventSynchronize = event_synchronize;
-    rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuMemHostAlloc = host_alloc;
     rg_driver.cuMemGetInfo_v2 = memory_info;
 }
@@ -74,7 +61,7 @@ static void without_advertising(struct rg_transport_ops *ops)
 static struct client *begin(void)
 {
     struct client *c = client_create_with(false, without_advertising);
-    atomic_store(&ready, false);
+    atomic_store(&stub_busy, true);
     atomic_store(&waits, 0);
     atomic_store(&pinned, 0);
     enter_context(c);
@@ -117,7 +104,7 @@ static void test_full(void)
     CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
     CHECK(freed(c) == 0);
     CHECK(atomic_load(&waits) == 0 && atomic_load(&pinned) == RG_BULK_CREDIT);
-    atomic_store(&ready, true);
+    atomic_store(&stub_busy, false);
     CHECK(freed(c) == RG_BULK_CREDIT);
 
     /* Where the client knows of all, it is told of no less than it wanted to. */
@@ -165,11 +152,11 @@ static void test_sizes(void)
 {
     struct client *c = begin();
     for (size_t size = 128u << 10; size <= PIECE; size *= 2) {
-        atomic_store(&ready, false);
+        atomic_store(&stub_busy, true);
         for (size_t sum = 0; sum < RG_BULK_CREDIT; sum += size)
             copy(c, size);
         CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");
-        atomic_store(&ready, true);
+        atomic_store(&stub_busy, false);
         (void)freed(c);
     }
     CHECK(atomic_load(&waits) == 0);

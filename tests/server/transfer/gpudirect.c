@@ -23,7 +23,6 @@ static struct setting {
     CUresult export;
     int refuse_dmabuf, refuse_peer; /* errno of registering */
     bool pool, managed, mapped;     /* the memory is of another kind */
-    bool busy;                      /* the stream has work left */
     uint64_t id;                    /* of the memory */
 } now;
 static char trace[4096];
@@ -52,11 +51,6 @@ static CUresult device_attribute(int *value, CUdevice_attribute which, CUdevice 
              : which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS ? now.flush
                                                                                  : 0;
     return CUDA_SUCCESS;
-}
-static CUresult event_query(CUevent event)
-{
-    (void)event;
-    return now.busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr at)
 {
@@ -143,7 +137,6 @@ static void use_driver(void)
     stub_driver_use(stub_succeed);
     rg_driver.cuDeviceGetAttribute = device_attribute;
     rg_driver.cuDevicePrimaryCtxRelease_v2 = release_primary;
-    rg_driver.cuEventQuery = event_query;
     rg_driver.cuMemGetAddressRange_v2 = address_range;
     rg_driver.cuPointerGetAttribute = pointer_attribute;
     rg_driver.cuMemRetainAllocationHandle = retain_allocation;
@@ -332,14 +325,13 @@ static void test_other_memory(void)
 /* What the stream has yet to do comes first: the data waits for it in page-locked memory. */
 static void test_busy(void)
 {
-    struct setting s = able;
-    s.busy = true;
-    struct client *c = begin(&s, NULL);
+    struct client *c = begin(&able, NULL);
+    atomic_store(&stub_busy, true);
     put_in(c, 3);
     CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_SUCCESS, "");
     expect("a stream with work", "export register-dmabuf staged-in ");
     CHECK(device[512] == 3);
-    now.busy = false;
+    atomic_store(&stub_busy, false);
     get_out(c, 3);
     expect("a stream without", "export register-dmabuf staged-in ");
     CHECK(client_destroy(c) == 0);
