@@ -33,7 +33,7 @@ class Pool:
         os.mkdir(self.folder, 0o755)
         authority = Authority(os.path.join(self.folder, "authority"))
         authority.credentials(CREDENTIALS, "containers")
-        self.url = self.stack.enter_context(Etcd()).url
+        self.url = self.stack.enter_context(Etcd()).urls
         for name, address in NAMES.items():
             call("ip", "address", "add", address + "/32", "dev", "lo")
             with open("/etc/hosts", "a") as hosts:

@@ -14,8 +14,9 @@ import tempfile
 import time
 import unittest
 
-from pool_case import COMMAND, DAEMON, ENVIRONMENT, SESSION, end, etcd_knows, need_etcd, stop_with_servers, wait_until
+from pool_case import COMMAND, DAEMON, ENVIRONMENT, SESSION, end, need_etcd, stop_with_servers, wait_until
 
+from etcd import member
 from network import why_not
 from places import STACK, clean_up
 from trial_test import Machine, address
@@ -66,9 +67,7 @@ class Cut(unittest.TestCase):
         self.clients = []
         etcd = Machine(ETCD, self.folder)
         url, peer = "http://%s:2379" % address(ETCD), "http://%s:2380" % address(ETCD)
-        etcd.start("etcd", "--name", "m", "--data-dir", etcd.path("data"), "--listen-client-urls", url, "--advertise-client-urls", url,
-                   "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "m=" + peer,
-                   *(["--unsafe-no-fsync"] if etcd_knows("unsafe-no-fsync") else []))
+        etcd.start(*member("m", etcd.path("data"), url, peer, "m=" + peer))
         self.server = Machine(SERVER, self.folder)
         self.server.start(DAEMON, "--config", "/dev/null", "--driver", "soft", "--listen", "*", "--listen", self.socket(), "--allow-unauthenticated",
                           "--pool", "lab", "--etcd", url, "--advertise", address(SERVER), "--state-dir", self.server.path("state"), SOFTGPU_DEVICES="4")

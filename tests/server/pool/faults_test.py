@@ -25,7 +25,7 @@ class Away(Passage):
         return data if upward else re.sub(rb"\r\nDate: [^\r]*\r\n", b"\r\nDate: %s\r\n" % date, data)
 
 
-class Faults(PoolCase):
+class Members(PoolCase):
     def test_one_of_three_members_of_etcd_dies(self):
         etcd = self.keep(Etcd(3))
         server = self.server(etcd.urls)
@@ -70,7 +70,7 @@ class Faults(PoolCase):
         wait_until(lambda: len(self.pool(second)["servers"]) == 2, "both are in the pool")
         over = self.running(second, "--filter", "labels.room=north").wait_for("begun 1")
         etcd.kill()
-        data = os.path.join(etcd.folder.name, "data0")
+        data = etcd.data(0)
         shutil.copytree(data, data + ".backup")
         etcd.restart(0)
         wait_until(etcd.is_up, "etcd is back")
@@ -103,6 +103,27 @@ class Faults(PoolCase):
         return run(sys.executable, "-u", "-c", PROGRAM, LD_LIBRARY_PATH=os.path.join(BUILD, "stage", "lib", "remote-gpu"),
                    REMOTE_GPU_SERVER=server.address, REMOTE_GPU_LEASE=lease)
 
+    def test_who_has_ceased_to_ask_for_a_lease_does_not_hold_it(self):
+        """etcd answers late, and the client asks anew: what it asked before and has given up does not take the lease from it."""
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls)
+        command = self.running(server, "--timeout", "1", REMOTE_GPU_LOG="debug",
+                               program=("sh", "-c", "echo first; read line; exec \"$@\"", "sh", *SESSION)).wait_for("first")
+        etcd.processes[0].send_signal(signal.SIGSTOP)
+        os.kill(child_of(server.process, "frontend"), signal.SIGKILL)
+        command.wait_for("was lost")
+        time.sleep(5)  # a few times
+        etcd.processes[0].send_signal(signal.SIGCONT)
+        command.wait_for("is held again")
+        command.process.stdin.write(b"go\n")
+        command.process.stdin.flush()
+        command.wait_for("begun 1")
+        self.assertIn("works", command.finish())
+        wait_until(lambda: not self.pool(server)["leases"], "the lease ends with the command")
+        self.assertEqual(server.log().count("its client has come back"), 1, server.log())
+
+
+class Servers(PoolCase):
     def test_a_server_dies(self):
         etcd = self.keep(Etcd())
         first, second = self.server(etcd.urls), self.server(etcd.urls)
@@ -175,6 +196,8 @@ class Faults(PoolCase):
             self.assertEqual(gpu_run(server, "--wait-for").status, 0)
             self.assertEqual(len(re.findall(text, server.log())), 1)
 
+
+class Agents(PoolCase):
     def test_the_agent_is_killed(self):
         etcd = self.keep(Etcd())
         server = self.server(etcd.urls)
@@ -225,25 +248,6 @@ class Faults(PoolCase):
             command.wait_for("begun 1")
             self.assertIn("works", command.finish())
             wait_until(lambda: not self.pool(granted)["leases"], "the lease ends with the command")
-
-    def test_who_has_ceased_to_ask_for_a_lease_does_not_hold_it(self):
-        """etcd answers late, and the client asks anew: what it asked before and has given up does not take the lease from it."""
-        etcd = self.keep(Etcd())
-        server = self.server(etcd.urls)
-        command = self.running(server, "--timeout", "1", REMOTE_GPU_LOG="debug",
-                               program=("sh", "-c", "echo first; read line; exec \"$@\"", "sh", *SESSION)).wait_for("first")
-        etcd.processes[0].send_signal(signal.SIGSTOP)
-        os.kill(child_of(server.process, "frontend"), signal.SIGKILL)
-        command.wait_for("was lost")
-        time.sleep(5)  # a few times
-        etcd.processes[0].send_signal(signal.SIGCONT)
-        command.wait_for("is held again")
-        command.process.stdin.write(b"go\n")
-        command.process.stdin.flush()
-        command.wait_for("begun 1")
-        self.assertIn("works", command.finish())
-        wait_until(lambda: not self.pool(server)["leases"], "the lease ends with the command")
-        self.assertEqual(server.log().count("its client has come back"), 1, server.log())
 
 
 if __name__ == "__main__":

@@ -5,23 +5,21 @@ time: it waits for what is to become true, with a limit that only a broken machi
 of the test's command line.
 """
 
-import base64
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path[:0] = [os.path.join(TESTS, part) for part in ("security", "../scripts")]
 
 from authority import Authority  # noqa: E402
+from etcd import Etcd, base64_of  # noqa: E402, F401
 from trial import children_of, stop_at_once, stop_with_servers  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
@@ -73,20 +71,6 @@ def wait_until(condition, what, patience=PATIENCE):
         time.sleep(0.02)
 
 
-def base64_of(text):
-    return base64.b64encode(text.encode()).decode()
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def end(process, by=signal.SIGKILL):
     if process.poll() is None:
         process.send_signal(by)
@@ -101,107 +85,6 @@ def agent_of(server):
 def child_of(server, program):
     """The process id of a server's process of that name; None: there is none."""
     return next(iter(children_of(server.pid, program)), None)
-
-
-class Etcd:
-    """A cluster of so many members. `options`: more for each; `scheme` for clients."""
-
-    def __init__(self, n=1, options=(), scheme="http"):
-        self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-etcd-")
-        self.options, self.scheme, self.n, self.processes = list(options), scheme, n, []
-        for _ in range(5):  # somebody may have taken a port meanwhile
-            self.ports = free_ports(2 * n)
-            self.processes = [self.start_member(i) for i in range(n)]
-            if self.is_up():
-                return
-            self.kill()
-            shutil.rmtree(self.folder.name)
-            os.mkdir(self.folder.name)
-        raise AssertionError("etcd does not start:\n" + self.log(0))
-
-    def client_url(self, i):
-        return "%s://127.0.0.1:%d" % (self.scheme, self.ports[i])
-
-    @property
-    def urls(self):
-        return ",".join(self.client_url(i) for i in range(self.n))
-
-    def peer_url(self, i):
-        return "http://127.0.0.1:%d" % self.ports[self.n + i]
-
-    def log(self, i):
-        with open(os.path.join(self.folder.name, "log%d" % i), errors="replace") as file:
-            return file.read()
-
-    def start_member(self, i):
-        cluster = ",".join("m%d=%s" % (k, self.peer_url(k)) for k in range(self.n))
-        command = ["etcd", "--name", "m%d" % i, "--data-dir", os.path.join(self.folder.name, "data%d" % i),
-                   "--listen-client-urls", self.client_url(i), "--advertise-client-urls", self.client_url(i),
-                   "--listen-peer-urls", self.peer_url(i), "--initial-advertise-peer-urls", self.peer_url(i),
-                   "--initial-cluster", cluster, "--unsafe-no-fsync", "--logger", "zap", *self.options]
-        if "--unsafe-no-fsync" in command and not etcd_knows("unsafe-no-fsync"):
-            command.remove("--unsafe-no-fsync")
-        with open(os.path.join(self.folder.name, "log%d" % i), "w") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-
-    def is_up(self):
-        """Whether all members serve; False: one has ended."""
-        def look():
-            if any(process.poll() is not None for process in self.processes):
-                return "ended"
-            return all("ready to serve client requests" in self.log(i) or "serving client traffic" in self.log(i) or
-                       "serving insecure client requests" in self.log(i) for i in range(self.n)) and "serves"
-        return wait_until(look, "etcd serves") == "serves"
-
-    def ask(self, path, **body):
-        request = urllib.request.Request(self.client_url(0) + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        return urllib.request.urlopen(request, timeout=4 * PATIENCE)
-
-    @staticmethod
-    def text(encoded):
-        return base64.b64decode(encoded).decode()
-
-    def revision(self):
-        with self.ask("/v3/kv/range", key=base64_of("none")) as answer:
-            return int(json.load(answer)["header"]["revision"])
-
-    def events(self, since=0, prefix="/remote-gpu/pools/lab/"):
-        """What was written or removed below a prefix after a revision, in order, as often as it was: key, and value ("": removed)."""
-        last, found = prefix + "~", []
-        self.ask("/v3/kv/put", key=base64_of(last), value=base64_of("{}")).close()
-        with self.ask("/v3/watch", create_request={"key": base64_of(prefix), "range_end": base64_of(prefix + "~~"),
-                                                   "start_revision": str(since + 1)}) as answer:
-            for line in answer:
-                for event in json.loads(line)["result"].get("events", ()):
-                    key = self.text(event["kv"]["key"])
-                    if key == last:
-                        return found
-                    found.append((key[len(prefix):], self.text(event["kv"].get("value", ""))))
-        raise AssertionError("the watch of etcd ended")
-
-    def changes(self, since):
-        return [key for key, _ in self.events(since)]
-
-    def restart(self, i):
-        self.processes[i] = self.start_member(i)
-
-    def kill(self):
-        for process in self.processes:
-            end(process)
-
-    def close(self):
-        self.kill()
-        self.folder.cleanup()
-
-
-def etcd_knows(option):
-    if option not in etcd_knows.known:
-        text = subprocess.run(["etcd", "--help"], capture_output=True, text=True)
-        etcd_knows.known[option] = option in text.stdout + text.stderr
-    return etcd_knows.known[option]
-
-
-etcd_knows.known = {}
 
 
 class Server:

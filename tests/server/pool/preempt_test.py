@@ -431,7 +431,7 @@ class Deaths(PreemptCase):
         server = self.server()
         low = self.holder(server, *LOW)
         self.etcd.kill()
-        data = os.path.join(self.etcd.folder.name, "data0")
+        data = self.etcd.data(0)
         shutil.copytree(data, data + ".backup")
         self.etcd.restart(0)
         wait_until(self.etcd.is_up, "etcd is back")

@@ -27,9 +27,10 @@ import time
 DURATION = float(sys.argv.pop(2)) if len(sys.argv) > 2 else 600
 SEED = int(sys.argv.pop(2)) if len(sys.argv) > 2 else int(time.time())
 
-from pool_case import (BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, PROGRAM, agent_of, end, etcd_knows, need_etcd, run,  # noqa: E402
+from pool_case import (BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, PROGRAM, agent_of, end, need_etcd, run,  # noqa: E402
                        stop_with_servers, wait_until)
 
+from etcd import member  # noqa: E402
 from places import STACK, Place, clean_up  # noqa: E402
 
 N_ETCD, N_SERVERS, GPUS = 3, 4, 2
@@ -50,13 +51,9 @@ class Member:
 
     def start(self, members):
         peers = ",".join("%s=http://%s:2380" % (one.name, one.place.address) for one in members)
-        command = ["etcd", "--name", self.name, "--data-dir", os.path.join(self.folder, self.name), "--listen-client-urls",
-                   "http://%s:2379,http://127.0.0.1:2379" % self.place.address, "--advertise-client-urls",
-                   "http://%s:2379" % self.place.address, "--listen-peer-urls", "http://%s:2380" % self.place.address,
-                   "--initial-advertise-peer-urls", "http://%s:2380" % self.place.address, "--initial-cluster", peers,
-                   "--logger", "zap"]
-        if etcd_knows("unsafe-no-fsync"):
-            command.append("--unsafe-no-fsync")
+        url = "http://%s:2379" % self.place.address
+        command = member(self.name, os.path.join(self.folder, self.name), url, "http://%s:2380" % self.place.address, peers,
+                         listen=url + ",http://127.0.0.1:2379")
         with open(os.path.join(self.folder, self.name + ".log"), "a") as log:
             self.process = subprocess.Popen(self.place.words(*command), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         STACK.callback(end, self.process)

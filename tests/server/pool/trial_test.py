@@ -15,8 +15,9 @@ import time
 import unittest
 import urllib.request
 
-from pool_case import COMMAND, DAEMON, ENVIRONMENT, PROGRAM, end, etcd_knows, need_etcd, run, stop_with_servers, wait_until
+from pool_case import COMMAND, DAEMON, ENVIRONMENT, PROGRAM, end, need_etcd, run, stop_with_servers, wait_until
 from authority import Authority
+from etcd import member
 from places import STACK, Place, clean_up
 
 CLIENTS, SERVERS, ETCD = 1, (11, 12, 13, 14), (21, 22, 23)
@@ -120,11 +121,9 @@ class Trial(unittest.TestCase):
         for n, machine in self.etcd.items():
             certificate, key = self.of_etcd[n]
             url, peer = "https://%s:2379" % address(n), "https://%s:2380" % address(n)
-            machine.start("etcd", "--name", "e%d" % n, "--data-dir", machine.path("data"), "--listen-client-urls", url,
-                          "--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                          "--initial-cluster", cluster, "--client-cert-auth", "--trusted-ca-file", self.etcd_ca, "--cert-file", certificate,
-                          "--key-file", key, "--peer-client-cert-auth", "--peer-trusted-ca-file", self.etcd_ca, "--peer-cert-file",
-                          certificate, "--peer-key-file", key, *(["--unsafe-no-fsync"] if etcd_knows("unsafe-no-fsync") else []))
+            machine.start(*member("e%d" % n, machine.path("data"), url, peer, cluster, "--client-cert-auth", "--trusted-ca-file", self.etcd_ca,
+                                  "--cert-file", certificate, "--key-file", key, "--peer-client-cert-auth", "--peer-trusted-ca-file",
+                                  self.etcd_ca, "--peer-cert-file", certificate, "--peer-key-file", key))
         self.urls = ",".join("https://%s:2379" % address(n) for n in ETCD)
 
     def start_servers(self):
