@@ -28,22 +28,11 @@ static uint32_t in[N], out[N_OPTIONS][N];
 
 static struct sg_program *load(const char *path, const char *option)
 {
-    struct sg_program *program = NULL;
-    struct sg_text log = {0};
-    FILE *file = fopen(path, "rb");
-    cr_assert_not_null(file, "%s", path);
-    char *text = malloc(1 << 22);
-    size_t size = fread(text, 1, 1 << 22, file);
-    fclose(file);
     if (option != NULL)
         setenv("SOFTGPU_OPT", option, 1);
     else
         unsetenv("SOFTGPU_OPT");
-    cr_assert_eq(sg_program_create(text, size, 120, &log, &program), SG_COMPILE_OK, "%s", log.data);
-    free(text);
-    sg_text_fini(&log);
-    place_variables(program);
-    return program;
+    return program_of_file(path);
 }
 
 static void run(struct sg_program *program, size_t index, const uint32_t shape[3], uint32_t *result)
