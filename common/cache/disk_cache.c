@@ -3,6 +3,7 @@
  * and gone through only at the first write and when a part of the limit has been written since: several processes may
  * exceed the limit for a while. Reading a file sets its times, by which the least recently used is known.
  */
+#include "common/base/hex.h"
 #include "common/cache/disk_cache.h"
 
 #include "common/base/cleanup.h"
@@ -99,8 +100,7 @@ uint64_t rg_disk_cache_limit(const char *variable, uint64_t otherwise)
 
 static void text_of(const uint8_t name[RG_DISK_CACHE_NAME], char text[RG_DISK_CACHE_TEXT])
 {
-    for (size_t i = 0; i < RG_DISK_CACHE_NAME; i++)
-        snprintf(text + 2 * i, 3, "%02x", name[i]);
+    rg_hex(name, RG_DISK_CACHE_NAME, text);
 }
 
 /* Ours, and nobody else can change it. */

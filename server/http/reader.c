@@ -1,5 +1,6 @@
 /* reader.c - see reader.h. */
 #include "server/http/reader.h"
+#include "common/base/hex.h"
 #include "common/base/limits.h"
 
 #include <arpa/inet.h>
@@ -64,8 +65,7 @@ bool rg_reader_names_us(const struct rg_http_request *request)
 
 void rg_reader_write_secret(const uint8_t secret[RG_PAGE_SECRET], char out[RG_HTTP_SECRET_TEXT])
 {
-    for (size_t i = 0; i < RG_PAGE_SECRET; i++)
-        snprintf(out + 2 * i, 3, "%02x", secret[i]);
+    rg_hex(secret, RG_PAGE_SECRET, out);
 }
 
 static int digit(char c)

@@ -1,6 +1,8 @@
 /* fields.c - see fields.h. */
 #include "server/identity/fields.h"
 
+#include "common/base/hex.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -105,9 +107,7 @@ bool rg_serial_parse(const char *text, uint8_t serial[RG_IDENTITY_SERIAL], uint8
 
 void rg_serial_text(const uint8_t *serial, size_t size, char text[2 * RG_IDENTITY_SERIAL + 1])
 {
-    text[0] = 0;
-    for (size_t i = 0; i < size && i < RG_IDENTITY_SERIAL; i++)
-        snprintf(text + 2 * i, 3, "%02x", serial[i]);
+    rg_hex(serial, size < RG_IDENTITY_SERIAL ? size : RG_IDENTITY_SERIAL, text);
 }
 
 bool rg_serial_equal(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)

@@ -1,6 +1,7 @@
 /* tokens.c - see tokens.h. */
 #include "server/identity/tokens.h"
 
+#include "common/base/hex.h"
 #include "server/identity/fields.h"
 
 #include <openssl/evp.h>
@@ -16,9 +17,9 @@ static bool set_file(struct rg_token *token, const uint8_t secret[RG_IDENTITY_SE
     uint8_t hash[32];
     if (EVP_Digest(secret, RG_IDENTITY_SECRET, hash, NULL, EVP_sha256(), NULL) != 1)
         return false;
-    int used = snprintf(token->file, sizeof token->file, "tokens/");
-    for (size_t i = 0; i < sizeof hash; i++)
-        used += snprintf(token->file + used, sizeof token->file - (size_t)used, "%02x", hash[i]);
+    char text[2 * sizeof hash + 1];
+    rg_hex(hash, sizeof hash, text);
+    snprintf(token->file, sizeof token->file, "tokens/%s", text);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* claim.c - see claim.h. */
 #include "places/kubernetes/claim/claim.h"
 
+#include "common/base/hex.h"
 #include "common/cache/digest.h"
 
 #include <ctype.h>
@@ -79,8 +80,7 @@ void rg_kube_lease_id(const char *uid, const char *devices, char out[RG_KUBE_LEA
 {
     const struct rg_digest_part parts[] = {{uid, strlen(uid)}, {devices, strlen(devices)}};
     const struct rg_digest digest = rg_digest_of(parts, 2);
-    for (unsigned i = 0; i < (RG_KUBE_LEASE_ID - 1) / 2; i++)
-        snprintf(out + 2 * i, 3, "%02x", digest.bytes[i]);
+    rg_hex(digest.bytes, (RG_KUBE_LEASE_ID - 1) / 2, out);
 }
 
 bool rg_kube_device_name(const char *uuid, char out[RG_KUBE_DEVICE_NAME])
