@@ -52,10 +52,31 @@ static void forget(struct rg_delta *delta)
     memset(delta->bytes, 0,
            delta->oldest ? RG_DELTA_HISTORY : delta->used); /* it begins anew once records are forgotten */
     memset(delta->at, 0, slots * sizeof *delta->at);
-    memset(delta->hash, 0, slots * sizeof *delta->hash);
-    memset(delta->same, 0, sizeof delta->same);
-    memset(delta->similar, 0, sizeof delta->similar);
+    if (delta == encoder) { /* which alone has them */
+        memset(delta->hash, 0, slots * sizeof *delta->hash);
+        memset(delta->same, 0, sizeof delta->same);
+        memset(delta->similar, 0, sizeof delta->similar);
+    }
     delta->next = delta->oldest = delta->follow = delta->used = 0;
+}
+
+/*
+ * A batch at `begin` went wrong, before which the next record was number `next`: it may have claimed much more room than it has filled, with
+ * the records that are there and a part of another, which was in an input of so many bytes or made by make_records.
+ */
+static void give_back(struct rg_delta *delta, const unsigned char *begin, uint64_t next, size_t size)
+{
+    enum { MADE_MOST = sizeof(struct rg_record) + 31 * 8 };
+    const unsigned char *end = begin;
+    if (!begin)
+        return;
+    if (delta->next > next) {
+        const unsigned char *last = rg_delta_record(delta, delta->next - 1);
+        end = last + rg_delta_size_at(last);
+    }
+    const size_t used = (size_t)(end - delta->bytes) + (size > MADE_MOST ? size : MADE_MOST);
+    if (used < delta->used)
+        delta->used = used;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -97,10 +118,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             unsigned char *exact = malloc(length + 1);
             CHECK(exact);
             memcpy(exact, bytes, length);
+            const uint64_t next = hostile->next;
+            out = NULL;
             const enum rg_status status = rg_delta_decode(hostile, exact, length, count, &out, &out_size);
             free(exact);
-            if (status != RG_OK)
+            if (status != RG_OK) {
+                give_back(hostile, out, next, size);
                 break; /* as the worker does */
+            }
             CHECK(out_size <= RG_MESSAGE_MAX);
             fuzz_read(out, out_size);
         }

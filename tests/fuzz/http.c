@@ -1,6 +1,7 @@
 /*
  * http.c - requests to the process that answers HTTP, whose list of sessions has names that clients chose, too. A thread plays the
- * monitor: it shows what there is and refuses all else. What is answered must be HTTP, and JSON where it says so.
+ * monitor: it shows what there is and refuses all else. libmicrohttpd has no threads here: it is run until there is nothing more to do.
+ * What is answered must be HTTP, and JSON where it says so.
  *
  * The input: u8 flags (LOOPBACK: only this machine reaches the port), u8 n, n bytes of a session's texts, then what a peer writes.
  */
@@ -12,10 +13,12 @@
 #include "tests/check.h"
 #include "tests/fuzz/fuzzer.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
+#include <microhttpd.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +26,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { LOOPBACK = 1, WAYS = 2, ANSWER_MAX = 1 << 20 };
 enum {
-    PATIENCE_MS = 5
-}; /* for an answer: the rest of a request that is not whole is waited for by the service */
+    LOOPBACK = 1,
+    WAYS = 2,
+    ANSWER_MAX = 1 << 20,
+    REQUEST_MAX = 64 << 10 /* a socket takes that at once */
+};
+enum {
+    IDLE_RUNS = 3, /* of libmicrohttpd, with nothing to do, before all is done */
+    OPTIONS_MAX = 16
+};
 
 static struct rg_monitor_link link_to_monitor;
 static struct rg_management management;
@@ -65,6 +74,66 @@ static void *answer_questions(void *unused)
     return NULL;
 }
 
+/* --- the service, without threads ------------------------------------------------------------------------------------- */
+
+static struct MHD_Daemon *daemons[WAYS];
+static int starting; /* the way whose service is being started */
+
+struct MHD_Daemon *__real_MHD_start_daemon(unsigned flags, uint16_t port,
+                                           MHD_AcceptPolicyCallback may_connect, void *may_connect_data,
+                                           MHD_AccessHandlerCallback answer, void *answer_data, ...);
+struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
+                                           MHD_AcceptPolicyCallback may_connect, void *may_connect_data,
+                                           MHD_AccessHandlerCallback answer, void *answer_data, ...);
+
+/* Its options, without those of threads. */
+static void take_options(va_list *arguments, struct MHD_OptionItem *out)
+{
+    for (int option, n = 0; (option = va_arg(*arguments, int)) != MHD_OPTION_END;) {
+        struct MHD_OptionItem item = {.option = (enum MHD_OPTION)option};
+        switch (option) {
+        case MHD_OPTION_EXTERNAL_LOGGER:
+        case MHD_OPTION_NOTIFY_CONNECTION:
+        case MHD_OPTION_NOTIFY_COMPLETED:
+            item.value = (intptr_t)va_arg(*arguments, void *);
+            item.ptr_value = va_arg(*arguments, void *);
+            break;
+        case MHD_OPTION_CONNECTION_MEMORY_LIMIT:
+            item.value = (intptr_t)va_arg(*arguments, size_t);
+            break;
+        case MHD_OPTION_LISTEN_SOCKET:
+        case MHD_OPTION_CONNECTION_LIMIT:
+        case MHD_OPTION_PER_IP_CONNECTION_LIMIT:
+        case MHD_OPTION_CONNECTION_TIMEOUT:
+            item.value = va_arg(*arguments, int);
+            break;
+        case MHD_OPTION_THREAD_POOL_SIZE:
+            (void)va_arg(*arguments, unsigned);
+            continue;
+        default: /* another one has to be added here */
+            CHECK(option == MHD_OPTION_ARRAY);
+            item.ptr_value = va_arg(*arguments, void *);
+        }
+        CHECK(n < OPTIONS_MAX);
+        out[n++] = item;
+    }
+}
+
+struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
+                                           MHD_AcceptPolicyCallback may_connect, void *may_connect_data,
+                                           MHD_AccessHandlerCallback answer, void *answer_data, ...)
+{
+    struct MHD_OptionItem options[OPTIONS_MAX + 1] = {{.option = MHD_OPTION_END}};
+    va_list arguments;
+    static_assert(MHD_OPTION_END == 0, "what is not set ends the options");
+    va_start(arguments, answer_data);
+    take_options(&arguments, options);
+    va_end(arguments);
+    return daemons[starting] = __real_MHD_start_daemon(
+               flags & ~(unsigned)MHD_USE_INTERNAL_POLLING_THREAD, port, may_connect, may_connect_data,
+               answer, answer_data, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+}
+
 /* A service at an address of the kernel's choice. */
 static void start_service(int way)
 {
@@ -80,7 +149,8 @@ static void start_service(int way)
         .loopback = way == LOOPBACK,
         .pool = "",
         .source = {.link = &link_to_monitor, .gpus = &gpus, .host = "here"}};
-    CHECK(rg_service_start(&settings, NULL, &service) == RG_OK);
+    starting = way;
+    CHECK(rg_service_start(&settings, NULL, &service) == RG_OK && daemons[way]);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -123,22 +193,34 @@ static void show_session(const uint8_t *data, size_t size)
         memcpy(texts[i].text, data, size < texts[i].room ? size : texts[i].room - 1);
 }
 
+/* What the service makes of a connection until nothing more happens; `answer` NULL: to nowhere. */
+static size_t run_service(int way, int peer, char *answer, size_t got)
+{
+    static char thrown[4096];
+    for (int idle = 0; idle < IDLE_RUNS; idle++) {
+        CHECK(MHD_run(daemons[way]) == MHD_YES);
+        ssize_t n = 0;
+        while (peer >= 0 && (n = got < ANSWER_MAX ? recv(peer, answer + got, ANSWER_MAX - got, MSG_DONTWAIT)
+                                                  : recv(peer, thrown, sizeof thrown, MSG_DONTWAIT)) > 0) {
+            got += got < ANSWER_MAX ? (size_t)n : 0;
+            idle = 0;
+        }
+        if (peer >= 0 && n == 0)
+            break;
+    }
+    return got;
+}
+
 static size_t ask(int way, const uint8_t *data, size_t size, char *answer)
 {
     const int peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     size_t got = 0;
-    ssize_t n;
     CHECK(peer >= 0 && connect(peer, (const struct sockaddr *)&addresses[way], address_sizes[way]) == 0);
-    while (size && (n = send(peer, data, size, MSG_NOSIGNAL)) > 0) {
-        data += n;
-        size -= (size_t)n;
-    }
+    CHECK(!size || send(peer, data, size, MSG_NOSIGNAL) == (ssize_t)size);
     (void)shutdown(peer, SHUT_WR);
-    struct pollfd wait = {.fd = peer, .events = POLLIN};
-    while (got < ANSWER_MAX && poll(&wait, 1, PATIENCE_MS) > 0 &&
-           (n = read(peer, answer + got, ANSWER_MAX - got)) > 0)
-        got += (size_t)n;
+    got = run_service(way, peer, answer, got);
     close(peer);
+    (void)run_service(way, -1, NULL, 0); /* it has noticed that */
     answer[got] = 0;
     return got;
 }
@@ -164,7 +246,7 @@ static void check_answer(const char *answer, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char answer[ANSWER_MAX + 1];
-    if (size < 2 || data[1] > size - 2)
+    if (size < 2 || size > REQUEST_MAX || data[1] > size - 2)
         return 0;
     const uint8_t *request = data + 2 + data[1];
     const size_t request_size = size - 2 - data[1];

@@ -10,6 +10,7 @@
 #include "tests/check.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/scripted_conn.h"
+#include "tests/fuzz/waits.h"
 #include "transport/multipath/multipath.h"
 #include "transport/multipath/wire.h"
 #include "transport/multirail/multirail.h"
@@ -20,19 +21,29 @@
 #include <unistd.h>
 
 enum { MULTIPATH = 1, MULTIRAIL = 2, RESUMABLE = 3 };
+enum { WAITS = FUZZ_LAYER != RESUMABLE }; /* waits.h: the reconnector of that waits in poll */
 enum { CHANNELS = FUZZ_LAYER == RESUMABLE ? 0 : 3, MESSAGES_MAX = 16, BULK_ALL = 3 << 20 };
 
+/* For bulk data, whose last byte is the buffer's last, so that what is written behind it is found; made once, as that takes long. */
+static unsigned char *bulk_data;
+
 /*
- * A peer may announce what it never sends: to wait for that is right, until somebody interrupts. A thread does so
- * when a receiver has come no further for some moments: for fewer where nothing is left that it could receive, or no other thread takes
- * what there is.
+ * A peer may announce what it never sends: to wait for that is right, until somebody interrupts: where all threads wait for each other, or,
+ * where one waits in a system call, a thread does so when the receiver has come no further for some moments, for fewer where nothing is left
+ * that it could receive.
  */
-enum { MOMENT_US = 250, MOMENTS = FUZZ_LAYER == MULTIRAIL ? 200 : 8, MOMENTS_WITHOUT = 4 };
+enum { MOMENT_US = 250, MOMENTS = 8, MOMENTS_WITHOUT = 4 };
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_conn *watched; /* NULL: nobody receives */
 static unsigned steps;
-/* For bulk data, whose last byte is the buffer's last, so that what is written behind it is found; made once, as that takes long. */
-static unsigned char *bulk_data;
+
+static void interrupt_watched(void)
+{
+    pthread_mutex_lock(&watch_lock);
+    if (watched)
+        rg_conn_interrupt(watched);
+    pthread_mutex_unlock(&watch_lock);
+}
 
 static void *watch(void *unused)
 {
@@ -55,6 +66,8 @@ static void set_watched(struct rg_conn *conn)
     watched = conn;
     steps++;
     pthread_mutex_unlock(&watch_lock);
+    if (WAITS)
+        fuzz_waits_progress();
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -63,7 +76,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc, (void)argv;
     bulk_data = malloc(RG_BULK_MAX);
     CHECK(bulk_data);
-    CHECK(pthread_create(&thread, NULL, watch, NULL) == 0 && pthread_detach(thread) == 0);
+    fuzz_conn_nobody_reads(bulk_data, RG_BULK_MAX);
+    if (!WAITS)
+        CHECK(pthread_create(&thread, NULL, watch, NULL) == 0 && pthread_detach(thread) == 0);
     return 0;
 }
 
@@ -125,6 +140,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct rg_conn *conns[CHANNELS + 1];
     struct rg_message message;
+    if (WAITS)
+        fuzz_waits_begin(interrupt_watched);
     for (unsigned i = 0; i <= CHANNELS; i++)
         conns[i] = fuzz_conn_create(NULL, NULL);
     script(data, size, conns);
@@ -145,6 +162,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     set_watched(NULL);
     rg_conn_interrupt(layer);
     rg_conn_destroy(layer);
+    if (WAITS)
+        fuzz_waits_end();
     return 0;
 }
 

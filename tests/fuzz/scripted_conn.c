@@ -33,6 +33,15 @@ struct scripted_conn {
 };
 
 static atomic_uint unread; /* messages, of all connections */
+static struct {
+    const unsigned char *begin, *end;
+} nobody_reads; /* fuzz_conn_nobody_reads */
+
+void fuzz_conn_nobody_reads(const void *memory, size_t size)
+{
+    nobody_reads.begin = memory;
+    nobody_reads.end = nobody_reads.begin + size;
+}
 
 unsigned fuzz_conn_unread(void)
 {
@@ -158,6 +167,9 @@ static enum rg_status scripted_recv_bulk(struct rg_conn *conn, void *buffer, siz
     CHECK(size <= c->current->bulk_size - c->bulk_taken);
     if (buffer && c->current->bulk)
         memcpy(buffer, c->current->bulk + c->bulk_taken, size);
+    else if (buffer && (unsigned char *)buffer >= nobody_reads.begin &&
+             (unsigned char *)buffer < nobody_reads.end)
+        fuzz_fill(buffer, 0, size);
     else if (buffer)
         memset(buffer, 0, size);
     c->bulk_taken += size;

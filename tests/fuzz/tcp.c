@@ -28,17 +28,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* Takes the bulk data in pieces, some of them small, each into memory of exactly its size; a part of it may be left, to nowhere. */
+/* Takes the bulk data in pieces, some of them small, each into memory that ends behind it; a part of it may be left, to nowhere. */
 static bool take_bulk(struct rg_conn *conn, size_t size, unsigned how)
 {
     const size_t piece = how & 2 ? 1 + (how >> 2) * 37u : size;
     for (unsigned n = 0; size; n++) {
         const size_t now = piece < size && n < PIECES_MAX ? piece : size;
-        unsigned char *memory = how & 4 ? NULL : malloc(now);
+        unsigned char *memory = how & 4 ? NULL : fuzz_room(now, RG_BULK_MAX);
         const bool came = rg_conn_recv_bulk(conn, memory, now) == RG_OK;
         if (came && memory)
             sink = memory[now - 1];
-        free(memory);
         if (!came)
             return false;
         size -= now;

@@ -7,6 +7,7 @@
  */
 #include "common/sync/scoped_lock.h"
 #include "tests/check.h"
+#include "tests/fuzz/waits.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,6 +20,7 @@ struct worker {
     void *(*run)(void *); /* NULL: it waits for a job */
     void *argument, *result;
     bool done, detached;
+    bool counts; /* waits.h */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
@@ -37,7 +39,24 @@ int __wrap_pthread_detach(pthread_t thread);
 static void rest(struct worker *worker)
 {
     worker->run = NULL;
-    worker->done = worker->detached = false;
+    worker->done = worker->detached = worker->counts = false;
+}
+
+/* A thread's job is done: who waits for its end runs before it is said that this one does not. The lock is held, and given up for that. */
+static void finish(struct worker *worker, void *result)
+{
+    const bool counts = worker->counts;
+    worker->result = result;
+    worker->done = true;
+    if (worker->detached)
+        rest(worker);
+    pthread_cond_broadcast(&worker->changed);
+    if (!counts)
+        return;
+    pthread_mutex_unlock(&lock);
+    fuzz_waits_count(false);
+    fuzz_waits_leave();
+    pthread_mutex_lock(&lock);
 }
 
 static void *work(void *argument)
@@ -48,14 +67,12 @@ static void *work(void *argument)
         while (!worker->run || worker->done)
             pthread_cond_wait(&worker->changed, &lock);
         void *(*run)(void *) = worker->run, *given = worker->argument;
+        if (worker->counts)
+            fuzz_waits_count(true);
         pthread_mutex_unlock(&lock);
         void *result = run(given);
         pthread_mutex_lock(&lock);
-        worker->result = result;
-        worker->done = true;
-        if (worker->detached)
-            rest(worker);
-        pthread_cond_broadcast(&worker->changed);
+        finish(worker, result);
     }
     return NULL;
 }
@@ -88,6 +105,9 @@ int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes, void
         return __real_pthread_create(out, attributes, run, argument);
     worker->run = run;
     worker->argument = argument;
+    worker->counts = fuzz_waits_counts && fuzz_waits_counts();
+    if (worker->counts)
+        fuzz_waits_enter();
     *out = worker->thread;
     pthread_cond_broadcast(&worker->changed);
     return 0;

@@ -45,10 +45,7 @@ static void receive(struct rg_conn *conn, unsigned how)
         fuzz_read(message.data, message.size);
         for (size_t left = message.bulk_size; left;) {
             const size_t now = how & LITTLE && left > 1000 ? 1000 : left;
-            unsigned char *memory = malloc(now);
-            const bool came = rg_conn_recv_bulk(conn, memory, now) == RG_OK;
-            free(memory);
-            if (!came)
+            if (rg_conn_recv_bulk(conn, fuzz_room(now, RG_BULK_MAX), now) != RG_OK)
                 return;
             left -= now;
         }

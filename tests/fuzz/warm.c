@@ -21,6 +21,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -31,8 +32,9 @@ enum { WORKERS = 4, PLACES = 8 };
 #define CAPACITY (1ull << 30)
 
 static struct rg_sessions sessions;
-static int ends[WORKERS];  /* the workers' */
-static bool said[WORKERS]; /* that it is ready, as it is to be said */
+static int ends[WORKERS];     /* the workers' */
+static bool said[WORKERS];    /* that it is ready, as it is to be said */
+static bool touched[WORKERS]; /* something was sent by its end, or that is closed */
 
 static void say(unsigned which, unsigned n_fds, const void *packet, size_t size)
 {
@@ -40,6 +42,7 @@ static void say(unsigned which, unsigned n_fds, const void *packet, size_t size)
     n_fds = n_fds % 3;
     for (unsigned i = 0; i < n_fds; i++)
         fds[i] = 0;
+    touched[which] = true;
     if (ends[which] >= 0 && size)
         (void)!rg_packet_send(ends[which], packet, size, fds, n_fds);
 }
@@ -108,6 +111,7 @@ static void step(void)
         ready(which);
         break;
     case CLOSE:
+        touched[which] = true;
         if (ends[which] >= 0)
             close(ends[which]);
         ends[which] = -1;
@@ -133,7 +137,25 @@ static void look(void)
     (void)rg_warm_held(&sessions.shares.devices[0].device);
 }
 
-static void begin(void)
+/* --- what there is, made once: an input finds it as it was made ------------------------------------------------------- */
+
+static struct {
+    unsigned char *page;
+    size_t size; /* of that */
+    uint64_t owners[PLACES];
+} begun;
+
+static void connect_worker(unsigned i)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    ends[i] = pair[1];
+    sessions.warm.workers[i].socket = pair[0];
+    CHECK(epoll_ctl(sessions.warm.events, EPOLL_CTL_ADD, pair[0], &event) == 0);
+}
+
+static void make_all(void)
 {
     struct rg_shares_device *device = &sessions.shares.devices[0];
     CHECK(rg_share_device_create(PLACES, CAPACITY, &device->device, &device->fd) == RG_OK);
@@ -143,51 +165,55 @@ static void begin(void)
     snprintf(sessions.warm.kinds[0].identity, sizeof sessions.warm.kinds[0].identity, "alice");
     for (unsigned i = 0; i < WORKERS; i++) {
         struct rg_warm_worker *worker = &sessions.warm.workers[i];
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        int pair[2];
-        CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-        ends[i] = pair[1];
-        said[i] = false;
         *worker = (struct rg_warm_worker){.pid = INT_MAX, /* nobody has that number */
                                           .kind = &sessions.warm.kinds[0],
                                           .number = RG_WARM_NUMBER + i,
-                                          .socket = pair[0],
                                           .share.grant = {.n_devices = 1}};
         worker->share.grant.devices[0].place = rg_share_device_take(&device->device, worker->number);
         CHECK(worker->share.grant.devices[0].place == i);
-        CHECK(epoll_ctl(sessions.warm.events, EPOLL_CTL_ADD, pair[0], &event) == 0);
+        connect_worker(i);
     }
+    begun.size = device->device.page->size;
+    begun.page = malloc(begun.size);
+    CHECK(begun.page);
+    memcpy(begun.page, device->device.page, begun.size);
+    memcpy(begun.owners, device->device.owners, sizeof begun.owners);
 }
 
-static void end(void)
+static void restore_all(void)
 {
+    struct rg_share_device *device = &sessions.shares.devices[0].device;
+    memcpy(device->page, begun.page, begun.size);
+    memcpy(device->owners, begun.owners, sizeof begun.owners);
     for (unsigned i = 0; i < WORKERS; i++) {
-        close(sessions.warm.workers[i].socket);
+        struct rg_warm_worker *worker = &sessions.warm.workers[i];
+        worker->ready = said[i] = false;
+        if (!touched[i])
+            continue;
+        touched[i] = false;
+        close(worker->socket);
         if (ends[i] >= 0)
             close(ends[i]);
+        connect_worker(i);
     }
-    close(sessions.warm.events);
-    close(sessions.shares.devices[0].fd);
-    rg_share_device_close(&sessions.shares.devices[0].device);
-    memset(&sessions, 0, sizeof sessions);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
     rg_log_set_fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    make_all();
     return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    begin();
     fuzz_in = rg_reader_of(data, size);
     while (fuzz_more()) {
         step();
         look();
     }
-    end();
+    restore_all();
     return 0;
 }
 

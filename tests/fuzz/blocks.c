@@ -1,0 +1,197 @@
+/*
+ * blocks.c - large pieces of memory that are used again: the address sanitizer maps each anew, and the shadow that it has of it, which takes
+ * longer than all that most inputs do. Linked in the place of malloc, calloc, realloc and free (rg_fuzzer, with RG_FUZZ).
+ *
+ * A piece is one of the sanitizer's, of a size rounded up; what is behind its end is poisoned, and all of it once it is freed, until as many
+ * of its size were freed after it as rest. Of a mistake that is found in one the report says where a piece was first made, not
+ * where last. Who frees it otherwise, as a library does, frees it for good. Any thread.
+ */
+#include "common/sync/scoped_lock.h"
+#include "tests/check.h"
+#include "tests/fuzz/fuzzer.h"
+
+#include <pthread.h>
+#include <sanitizer/allocator_interface.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum {
+    LEAST = 120 << 10, /* what is smaller is quick */
+    RESTING = 4,       /* of a class, so many are not used again yet */
+    KEPT = 8,
+    FILLED = 4096, /* of new memory, as the sanitizer does it, and with what */
+    FILLING = 0xbe
+};
+
+/* Bytes of pieces, their tails among them. */
+static const size_t sizes[] = {128 << 10, 192 << 10, 256 << 10, 320 << 10, 384 << 10,       512 << 10,
+                               768 << 10, 1 << 20,   3 << 19,   2 << 20,   (4 << 20) + 4096};
+enum { CLASSES = sizeof sizes / sizeof *sizes };
+
+/* At the end of a piece, where nobody else looks. */
+struct tail {
+    uint64_t magic, size;
+};
+#define MAGIC 0x626c6f636b73u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `kept` */
+static struct {
+    unsigned char *blocks[KEPT];
+    unsigned first, n;
+} kept[CLASSES];
+static atomic_uintptr_t lowest = UINTPTR_MAX,
+                        highest; /* where pieces are, so that others are told from them at once */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void __wrap_free(void *memory);
+
+/* CLASSES: it is no large one. */
+static unsigned class_of(size_t size)
+{
+    unsigned class = 0;
+    while (class < CLASSES && sizes[class] - sizeof(struct tail) < size)
+        class ++;
+    return size < LEAST ? CLASSES : class;
+}
+
+static struct tail *tail_of(unsigned char *block, unsigned class)
+{
+    return (struct tail *)(void *)(block + sizes[class]) - 1;
+}
+
+__attribute__((no_sanitize("address"))) static void set_tail(unsigned char *block, unsigned class,
+                                                             size_t size)
+{
+    struct tail *tail = tail_of(block, class);
+    tail->magic = MAGIC;
+    tail->size = size;
+}
+
+/* The class of a piece that is in use, and its size; CLASSES: it is none. */
+__attribute__((no_sanitize("address"))) static unsigned class_at(unsigned char *block, size_t *size)
+{
+    if ((uintptr_t)block < atomic_load(&lowest) || (uintptr_t)block > atomic_load(&highest))
+        return CLASSES;
+    const size_t all = __sanitizer_get_allocated_size(block);
+    unsigned class = 0;
+    while (class < CLASSES && sizes[class] != all)
+        class ++;
+    if (class == CLASSES || tail_of(block, class)->magic != MAGIC)
+        return CLASSES;
+    *size = tail_of(block, class)->size;
+    return class;
+}
+
+static void note_address(uintptr_t at)
+{
+    uintptr_t known = atomic_load(&lowest);
+    while (at < known && !atomic_compare_exchange_weak(&lowest, &known, at))
+        ;
+    known = atomic_load(&highest);
+    while (at > known && !atomic_compare_exchange_weak(&highest, &known, at))
+        ;
+}
+
+static unsigned char *take_kept(unsigned class)
+{
+    RG_SCOPED_LOCK(&lock);
+    if (kept[class].n <= RESTING)
+        return NULL;
+    kept[class].n--;
+    return kept[class].blocks[kept[class].first++ % KEPT];
+}
+
+/* Returns the one that must go for it, or NULL. */
+static unsigned char *keep(unsigned char *block, unsigned class)
+{
+    RG_SCOPED_LOCK(&lock);
+    unsigned char *oldest = NULL;
+    if (kept[class].n == KEPT) {
+        oldest = kept[class].blocks[kept[class].first++ % KEPT];
+        kept[class].n--;
+    }
+    kept[class].blocks[(kept[class].first + kept[class].n++) % KEPT] = block;
+    return oldest;
+}
+
+static unsigned char *take(unsigned class, size_t size)
+{
+    unsigned char *block = take_kept(class);
+    if (!block) {
+        block = __real_malloc(sizes[class]);
+        if (!block)
+            return NULL;
+        note_address((uintptr_t)block);
+        __asan_poison_memory_region(block, sizes[class]);
+    }
+    set_tail(block, class, size);
+    __asan_unpoison_memory_region(block, size);
+    return block;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    const unsigned class = class_of(size);
+    if (class == CLASSES)
+        return __real_malloc(size);
+    unsigned char *block = take(class, size);
+    if (block)
+        memset(block, FILLING, FILLED);
+    return block;
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    size_t all;
+    const unsigned class = __builtin_mul_overflow(n, size, &all) ? CLASSES : class_of(all);
+    if (class == CLASSES)
+        return __real_calloc(n, size);
+    unsigned char *block = take(class, all);
+    if (block)
+        memset(block, 0, all);
+    return block;
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    size_t before = 0;
+    const bool ours = memory && class_at(memory, &before) != CLASSES;
+    if (!memory)
+        return __wrap_malloc(size);
+    if (!size) {
+        __wrap_free(memory);
+        return NULL;
+    }
+    if (!ours && class_of(size) == CLASSES)
+        return __real_realloc(memory, size);
+    if (!ours)
+        before = __sanitizer_get_allocated_size(memory);
+    void *moved = __wrap_malloc(size);
+    if (moved) {
+        memcpy(moved, memory, before < size ? before : size);
+        __wrap_free(memory);
+    }
+    return moved;
+}
+
+void __wrap_free(void *memory)
+{
+    size_t size;
+    const unsigned class = memory ? class_at(memory, &size) : CLASSES;
+    if (class == CLASSES) {
+        __real_free(memory);
+        return;
+    }
+    if (__asan_address_is_poisoned(memory)) { /* for the second time: the sanitizer's to say */
+        __real_free(memory);
+        __real_free(memory);
+    }
+    __asan_poison_memory_region(memory, sizes[class]);
+    __real_free(keep(memory, class));
+}
