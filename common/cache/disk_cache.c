@@ -3,8 +3,8 @@
  * and gone through only at the first write and when a part of the limit has been written since: several processes may
  * exceed the limit for a while. Reading a file sets its times, by which the least recently used is known.
  */
-#include "common/base/hex.h"
 #include "common/cache/disk_cache.h"
+#include "common/base/hex.h"
 
 #include "common/base/cleanup.h"
 #include "common/base/file.h"
