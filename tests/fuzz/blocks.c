@@ -7,7 +7,6 @@
  * where last. Who frees it otherwise, as a library does, frees it for good. Any thread.
  */
 #include "common/sync/scoped_lock.h"
-#include "tests/check.h"
 #include "tests/fuzz/fuzzer.h"
 
 #include <pthread.h>
@@ -17,7 +16,7 @@
 
 enum {
     LEAST = 120 << 10, /* what is smaller is quick */
-    RESTING = 4,       /* of a class, so many are not used again yet */
+    RESTING = 4,       /* of a kind, so many are not used again yet */
     KEPT = 8,
     FILLED = 4096, /* of new memory, as the sanitizer does it, and with what */
     FILLING = 0xbe
@@ -26,7 +25,7 @@ enum {
 /* Bytes of pieces, their tails among them. */
 static const size_t sizes[] = {128 << 10, 192 << 10, 256 << 10, 320 << 10, 384 << 10,       512 << 10,
                                768 << 10, 1 << 20,   3 << 19,   2 << 20,   (4 << 20) + 4096};
-enum { CLASSES = sizeof sizes / sizeof *sizes };
+enum { KINDS = sizeof sizes / sizeof *sizes };
 
 /* At the end of a piece, where nobody else looks. */
 struct tail {
@@ -38,7 +37,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `kept` */
 static struct {
     unsigned char *blocks[KEPT];
     unsigned first, n;
-} kept[CLASSES];
+} kept[KINDS];
 static atomic_uintptr_t lowest = UINTPTR_MAX,
                         highest; /* where pieces are, so that others are told from them at once */
 
@@ -51,41 +50,40 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 void __wrap_free(void *memory);
 
-/* CLASSES: it is no large one. */
-static unsigned class_of(size_t size)
+/* KINDS: it is no large one. */
+static unsigned kind_of(size_t size)
 {
-    unsigned class = 0;
-    while (class < CLASSES && sizes[class] - sizeof(struct tail) < size)
-        class ++;
-    return size < LEAST ? CLASSES : class;
+    unsigned kind = 0;
+    while (kind < KINDS && sizes[kind] - sizeof(struct tail) < size)
+        kind++;
+    return size < LEAST ? KINDS : kind;
 }
 
-static struct tail *tail_of(unsigned char *block, unsigned class)
+static struct tail *tail_of(unsigned char *block, unsigned kind)
 {
-    return (struct tail *)(void *)(block + sizes[class]) - 1;
+    return (struct tail *)(void *)(block + sizes[kind]) - 1;
 }
 
-__attribute__((no_sanitize("address"))) static void set_tail(unsigned char *block, unsigned class,
-                                                             size_t size)
+__attribute__((no_sanitize("address"))) static void set_tail(unsigned char *block, unsigned kind, size_t size)
 {
-    struct tail *tail = tail_of(block, class);
+    struct tail *tail = tail_of(block, kind);
     tail->magic = MAGIC;
     tail->size = size;
 }
 
-/* The class of a piece that is in use, and its size; CLASSES: it is none. */
-__attribute__((no_sanitize("address"))) static unsigned class_at(unsigned char *block, size_t *size)
+/* The kind of a piece that is in use, and its size; KINDS: it is none. */
+__attribute__((no_sanitize("address"))) static unsigned kind_at(unsigned char *block, size_t *size)
 {
     if ((uintptr_t)block < atomic_load(&lowest) || (uintptr_t)block > atomic_load(&highest))
-        return CLASSES;
+        return KINDS;
     const size_t all = __sanitizer_get_allocated_size(block);
-    unsigned class = 0;
-    while (class < CLASSES && sizes[class] != all)
-        class ++;
-    if (class == CLASSES || tail_of(block, class)->magic != MAGIC)
-        return CLASSES;
-    *size = tail_of(block, class)->size;
-    return class;
+    unsigned kind = 0;
+    while (kind < KINDS && sizes[kind] != all)
+        kind++;
+    if (kind == KINDS || tail_of(block, kind)->magic != MAGIC)
+        return KINDS;
+    *size = tail_of(block, kind)->size;
+    return kind;
 }
 
 static void note_address(uintptr_t at)
@@ -98,49 +96,49 @@ static void note_address(uintptr_t at)
         ;
 }
 
-static unsigned char *take_kept(unsigned class)
+static unsigned char *take_kept(unsigned kind)
 {
     RG_SCOPED_LOCK(&lock);
-    if (kept[class].n <= RESTING)
+    if (kept[kind].n <= RESTING)
         return NULL;
-    kept[class].n--;
-    return kept[class].blocks[kept[class].first++ % KEPT];
+    kept[kind].n--;
+    return kept[kind].blocks[kept[kind].first++ % KEPT];
 }
 
 /* Returns the one that must go for it, or NULL. */
-static unsigned char *keep(unsigned char *block, unsigned class)
+static unsigned char *keep(unsigned char *block, unsigned kind)
 {
     RG_SCOPED_LOCK(&lock);
     unsigned char *oldest = NULL;
-    if (kept[class].n == KEPT) {
-        oldest = kept[class].blocks[kept[class].first++ % KEPT];
-        kept[class].n--;
+    if (kept[kind].n == KEPT) {
+        oldest = kept[kind].blocks[kept[kind].first++ % KEPT];
+        kept[kind].n--;
     }
-    kept[class].blocks[(kept[class].first + kept[class].n++) % KEPT] = block;
+    kept[kind].blocks[(kept[kind].first + kept[kind].n++) % KEPT] = block;
     return oldest;
 }
 
-static unsigned char *take(unsigned class, size_t size)
+static unsigned char *take(unsigned kind, size_t size)
 {
-    unsigned char *block = take_kept(class);
+    unsigned char *block = take_kept(kind);
     if (!block) {
-        block = __real_malloc(sizes[class]);
+        block = __real_malloc(sizes[kind]);
         if (!block)
             return NULL;
         note_address((uintptr_t)block);
-        __asan_poison_memory_region(block, sizes[class]);
+        __asan_poison_memory_region(block, sizes[kind]);
     }
-    set_tail(block, class, size);
+    set_tail(block, kind, size);
     __asan_unpoison_memory_region(block, size);
     return block;
 }
 
 void *__wrap_malloc(size_t size)
 {
-    const unsigned class = class_of(size);
-    if (class == CLASSES)
+    const unsigned kind = kind_of(size);
+    if (kind == KINDS)
         return __real_malloc(size);
-    unsigned char *block = take(class, size);
+    unsigned char *block = take(kind, size);
     if (block)
         memset(block, FILLING, FILLED);
     return block;
@@ -149,10 +147,10 @@ void *__wrap_malloc(size_t size)
 void *__wrap_calloc(size_t n, size_t size)
 {
     size_t all;
-    const unsigned class = __builtin_mul_overflow(n, size, &all) ? CLASSES : class_of(all);
-    if (class == CLASSES)
+    const unsigned kind = __builtin_mul_overflow(n, size, &all) ? KINDS : kind_of(all);
+    if (kind == KINDS)
         return __real_calloc(n, size);
-    unsigned char *block = take(class, all);
+    unsigned char *block = take(kind, all);
     if (block)
         memset(block, 0, all);
     return block;
@@ -161,14 +159,14 @@ void *__wrap_calloc(size_t n, size_t size)
 void *__wrap_realloc(void *memory, size_t size)
 {
     size_t before = 0;
-    const bool ours = memory && class_at(memory, &before) != CLASSES;
+    const bool ours = memory && kind_at(memory, &before) != KINDS;
     if (!memory)
         return __wrap_malloc(size);
     if (!size) {
         __wrap_free(memory);
         return NULL;
     }
-    if (!ours && class_of(size) == CLASSES)
+    if (!ours && kind_of(size) == KINDS)
         return __real_realloc(memory, size);
     if (!ours)
         before = __sanitizer_get_allocated_size(memory);
@@ -183,8 +181,8 @@ void *__wrap_realloc(void *memory, size_t size)
 void __wrap_free(void *memory)
 {
     size_t size;
-    const unsigned class = memory ? class_at(memory, &size) : CLASSES;
-    if (class == CLASSES) {
+    const unsigned kind = memory ? kind_at(memory, &size) : KINDS;
+    if (kind == KINDS) {
         __real_free(memory);
         return;
     }
@@ -192,6 +190,6 @@ void __wrap_free(void *memory)
         __real_free(memory);
         __real_free(memory);
     }
-    __asan_poison_memory_region(memory, sizes[class]);
-    __real_free(keep(memory, class));
+    __asan_poison_memory_region(memory, sizes[kind]);
+    __real_free(keep(memory, kind));
 }
