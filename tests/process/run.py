@@ -23,8 +23,8 @@ WAYS = {
 NEAR_ONLY = ["process_handlers"]
 # These have pages of theirs trapped by signals as well.
 TRAPPED = ["process_segv", "process_mappings"]
-# These are run with sessions that may outlive their connection as well: what they interrupt waits elsewhere.
-LASTING = ["process_handlers"]
+# These are run with sessions that may outlive their connection as well: what they interrupt waits elsewhere. Or they look for names.
+LASTING = ["process_handlers", "process_library", "process_conditions"]
 
 
 def compare(build, address, command):

@@ -167,7 +167,7 @@ int main(int argc, char **argv)
                 say("%s\n", at->name);
         return 0;
     }
-    for (const struct scenario *at = scenarios; at->name && argc == 2; at++)
+    for (const struct scenario *at = scenarios; at->name && argc >= 2; at++)
         if (strcmp(argv[1], at->name) == 0) {
             alarm(PATIENCE); /* what hangs ends by SIGALRM */
             return at->run();

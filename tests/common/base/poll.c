@@ -9,16 +9,19 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static bool refuse(unsigned first, unsigned second)
+static bool refuse(unsigned first, unsigned second, unsigned third)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, third, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -49,21 +52,59 @@ static int in_child(int (*run)(void), char *said, size_t size)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* Of what can be read, written to and waited for in vain, one of each, and of one end of a pair of sockets when the other ends. */
+static int wait_for_all(const int ends[2], const int pair[2])
+{
+    struct pollfd p[] = {{.fd = ends[0], .events = POLLIN},
+                         {.fd = -1, .events = POLLIN},
+                         {.fd = pair[0], .events = POLLIN | POLLRDHUP}};
+    struct pollfd out = {.fd = ends[1], .events = POLLIN | POLLOUT};
+    if (rg_poll(p, 3, 1) != 0 || rg_poll(&out, 1, -1) != 1 || out.revents != POLLOUT ||
+        write(ends[1], "x", 1) != 1)
+        return 2;
+    if (rg_poll(p, 3, -1) != 1 || p[0].revents != POLLIN || p[1].revents || p[2].revents)
+        return 3;
+    char byte;
+    if (read(ends[0], &byte, 1) != 1 || rg_poll(p, 3, 0) != 0 || shutdown(pair[1], SHUT_WR) != 0)
+        return 4;
+    if (rg_poll(p, 3, -1) != 1 || p[2].revents != (POLLIN | POLLRDHUP))
+        return 5;
+    struct pollfd end = {.fd = pair[0], .events = POLLRDHUP}, open = {.fd = pair[1], .events = POLLRDHUP};
+    return rg_poll(&end, 1, -1) == 1 && end.revents == POLLRDHUP && rg_poll(&open, 1, 1) == 0 ? 0 : 6;
+}
+
 static int by_ppoll(void)
 {
-    int ends[2];
-    if (pipe(ends) != 0 || !refuse(SYS_poll, SYS_poll))
-        return 1;
-    struct pollfd p = {.fd = ends[0], .events = POLLIN};
-    if (rg_poll(&p, 1, 1) != 0 || write(ends[1], "x", 1) != 1)
-        return 2;
-    return rg_poll(&p, 1, -1) == 1 && p.revents == POLLIN ? 0 : 3;
+    int ends[2], pair[2];
+    return pipe(ends) != 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 ||
+                   !refuse(SYS_poll, SYS_poll, SYS_poll)
+               ? 1
+               : wait_for_all(ends, pair);
+}
+
+static int by_select(void)
+{
+    int ends[2], pair[2];
+    return pipe(ends) != 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 ||
+                   !refuse(SYS_poll, SYS_poll, SYS_ppoll)
+               ? 1
+               : wait_for_all(ends, pair);
+}
+
+static int without_descriptors(void)
+{
+    const struct rlimit none = {0, 0};
+    int ends[2], pair[2];
+    return pipe(ends) != 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 ||
+                   setrlimit(RLIMIT_NOFILE, &none) != 0
+               ? 1
+               : wait_for_all(ends, pair);
 }
 
 static int not_at_all(void)
 {
     struct pollfd p = {.fd = 0, .events = POLLIN};
-    if (!refuse(SYS_poll, SYS_ppoll))
+    if (!refuse(SYS_poll, SYS_ppoll, SYS_pselect6))
         return 1;
     for (int i = 0; i < 3; i++)
         if (rg_poll(&p, 1, -1) != -1 || errno != EACCES || !rg_poll_is_refused())
@@ -73,7 +114,7 @@ static int not_at_all(void)
 
 static int asleep(void)
 {
-    if (!refuse(SYS_nanosleep, SYS_clock_nanosleep) || usleep(1) == 0)
+    if (!refuse(SYS_nanosleep, SYS_clock_nanosleep, SYS_nanosleep) || usleep(1) == 0)
         return 1;
     const uint64_t began = rg_now_ns();
     for (int i = 0; i < 3; i++)
@@ -88,13 +129,27 @@ Test(ready, by_ppoll)
     cr_expect_str_empty(said);
 }
 
+Test(ready, by_select)
+{
+    char said[1024];
+    cr_expect_eq(in_child(by_select, said, sizeof said), 0);
+    cr_expect_str_empty(said);
+}
+
+Test(ready, where_no_descriptors_may_be_opened)
+{
+    char said[1024];
+    cr_expect_eq(in_child(without_descriptors, said, sizeof said), 0);
+    cr_expect_str_empty(said);
+}
+
 Test(ready, refused_is_told_once)
 {
     char said[1024];
     cr_expect_eq(in_child(not_at_all, said, sizeof said), 0);
-    const char *first = strstr(said, "poll and ppoll are refused");
+    const char *first = strstr(said, "poll, ppoll and select are refused");
     cr_assert_not_null(first);
-    cr_expect_null(strstr(first + 1, "poll and ppoll"));
+    cr_expect_null(strstr(first + 1, "poll, ppoll"));
 }
 
 Test(pause, lasts_where_sleep_is_refused)
