@@ -27,6 +27,11 @@ static enum rg_status no_adopt_fd(int fd, const struct rg_transport_options *opt
     return RG_ERR_UNSUPPORTED;
 }
 
+static void no_look_up(const struct rg_address *address)
+{
+    (void)address;
+}
+
 static int no_listener_fd(const struct rg_listener *listener)
 {
     (void)listener;
@@ -215,6 +220,7 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     REQUIRE(recv_bulk);
     REQUIRE(interrupt);
     REQUIRE(destroy);
+    OPTIONAL(look_up, no_look_up);
     OPTIONAL(adopt_listener, no_adopt_listener);
     OPTIONAL(adopt_fd, no_adopt_fd);
     OPTIONAL(listener_fd, no_listener_fd);

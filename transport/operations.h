@@ -29,6 +29,7 @@ struct rg_transport_ops {
     /* making connections; `options` is never NULL and its connect_timeout_ms never 0 */
     enum rg_status (*connect)(const struct rg_address *address, const struct rg_transport_options *options,
                               char *why, size_t why_size, struct rg_conn **out);
+    void (*look_up)(const struct rg_address *address); /* optional: as rg_transport_look_up */
     enum rg_status (*listen)(const struct rg_address *address, const struct rg_transport_options *options,
                              char *why, size_t why_size, struct rg_listener **out);
     enum rg_status (*adopt_fd)(int fd, const struct rg_transport_options *options,

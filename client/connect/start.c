@@ -192,7 +192,7 @@ static CUresult start(void)
 
 /*
  * What beginning a session has the loader do, before the lock is taken, behind which it does nothing (rg_servers_load): the transports,
- * which compiler the program has, and libraries that compress. RDMA's are many, and only another thread can be in a constructor meanwhile.
+ * which compiler the program has, libraries that compress, and what looking up names takes.
  */
 static void load(void *unused)
 {
@@ -200,7 +200,7 @@ static void load(void *unused)
     struct rg_client_hello asked;
     (void)unused;
     rg_upgrade_offer(rg_transport_choice_wanted(), &offered);
-    rg_servers_load(rg_upgrade_is_offered(&offered) && rg_thread_has_others());
+    rg_servers_load(rg_upgrade_is_offered(&offered));
     (void)rg_capability_wanted();
     rg_multipath_ask(false, &asked);
 }

@@ -105,24 +105,38 @@ char *rg_servers_next(char **rest)
     return next_part(rest, "|");
 }
 
-static void load(void *rdma)
+struct loading {
+    bool rdma, names;
+};
+
+/* What connecting to one server takes. The names of others than the first of alternatives are looked up when it comes to them. */
+static void load_for(const struct loading *loading, const char *server, bool first)
+{
+    RG_CLEANUP_FREE struct rg_credentials *credentials = malloc(sizeof *credentials);
+    if (!credentials || rg_credentials_find(server, credentials, NULL, 0) != RG_OK)
+        return;
+    rg_transport_load(server, credentials->found);
+    const bool far = *credentials->server_name; /* no socket of this machine's */
+    if (loading->rdma && far && rg_credentials_allow_rdma(credentials, NULL, 0))
+        rg_transport_load("rdma://*:0", false);
+    if (loading->names && first)
+        rg_transport_look_up(server, credentials->found);
+}
+
+static void load(void *loading)
 {
     RG_CLEANUP_FREE char *list = strdup(rg_servers_named());
-    RG_CLEANUP_FREE struct rg_credentials *credentials = malloc(sizeof *credentials);
-    char *rest = list, *server;
-    while (credentials && (server = next_part(&rest, ",|"))) {
-        if (rg_credentials_find(server, credentials, NULL, 0) != RG_OK)
-            continue;
-        rg_transport_load(server, credentials->found);
-        const bool far = *credentials->server_name; /* no socket of this machine's */
-        if (*(bool *)rdma && far && rg_credentials_allow_rdma(credentials, NULL, 0))
-            rg_transport_load("rdma://*:0", false);
-    }
+    char *rest = list, *alternatives, *server;
+    while ((alternatives = next_part(&rest, ",")))
+        for (bool first = true; (server = rg_servers_next(&alternatives)); first = false)
+            load_for(loading, server, first);
 }
 
 void rg_servers_load(bool rdma)
 {
-    rg_thread_with_room(load, &rdma);
+    const bool others = rg_thread_has_others(); /* else nobody is in a constructor meanwhile */
+    struct loading loading = {.rdma = rdma && others, .names = others};
+    rg_thread_with_room(load, &loading);
 }
 
 bool rg_servers_read(struct rg_servers *out, const char *list)

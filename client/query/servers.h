@@ -46,8 +46,9 @@ void rg_servers_unreached(const char *server, enum rg_status status, const char 
 char *rg_servers_next(char **rest);
 /**
  * Loads the parts that connecting to the servers takes, and (`rdma`) that sessions may move to, for who is about to connect to them under a
- * lock: a thread that waits for that lock in a constructor of a library that it opens has the loader's (dlopen(3)). What is wrong is said by
- * who connects. Any thread, however small its stack is; no locks are held.
+ * lock: another thread that waits for that lock in a constructor of a library that it opens has the loader's (dlopen(3)). Names are looked
+ * up for the same reason, for the connections that follow. What is wrong is said by who connects. Any thread, however small its stack is; no
+ * locks are held.
  */
 void rg_servers_load(bool rdma);
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -197,25 +198,54 @@ __attribute__((visibility("default"))) int connect(int fd, const struct sockaddr
     return (int)syscall(SYS_connect, fd, address, size);
 }
 
+/* A thread makes the first call; the plug-in is opened when that thread does something slowly, or when it has not come to do so for long. */
+static int open_plugin_beside(atomic_bool *slowly, const atomic_bool *does)
+{
+    enum { LOOKS = 100, LOOK_US = 5000 };
+    pthread_t thread;
+    alarm(20);
+    atomic_store(slowly, true);
+    if (pthread_create(&thread, NULL, call_first, NULL) != 0)
+        return 2;
+    for (int i = 0; i < LOOKS && !atomic_load(does); i++)
+        usleep(LOOK_US);
+    say("constructor: %d\n", open_plugin());
+    return pthread_join(thread, NULL);
+}
+
 /*
  * Likewise, while that thread connects to a server, where there is one. Behind that it looks which compiler the program has, and for
  * libraries that compress.
  */
 static int constructor_beside_connecting(void)
 {
-    enum { LOOKS = 100, LOOK_US = 5000 };
-    pthread_t thread;
-    alarm(20);
     say("compiler: %d\n", open_beside("process/libnvrtc.so") != NULL);
     if (setenv("REMOTE_GPU_COMPRESS", "auto", 1) != 0)
         return 2;
-    atomic_store(&connects_slowly, true);
-    if (pthread_create(&thread, NULL, call_first, NULL) != 0)
-        return 2;
-    for (int i = 0; i < LOOKS && !atomic_load(&connects); i++)
-        usleep(LOOK_US);
-    say("constructor: %d\n", open_plugin());
-    return pthread_join(thread, NULL);
+    return open_plugin_beside(&connects_slowly, &connects);
+}
+
+static atomic_bool looks_up_slowly, looks_up;
+
+typedef int look_up_function(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+/* As where the C library has modules for names (nsswitch.conf), which it opens when it first needs them. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *host, const char *port,
+                                                       const struct addrinfo *hints, struct addrinfo **list)
+{
+    look_up_function *next = (look_up_function *)dlsym(RTLD_NEXT, "getaddrinfo");
+    if (atomic_exchange(&looks_up_slowly, false)) {
+        atomic_store(&looks_up, true);
+        usleep(300000);
+        (void)dlopen("libresolv.so.2", RTLD_NOW);
+    }
+    return next(host, port, hints, list);
+}
+
+/* While that thread looks up where the server is. */
+static int constructor_beside_look_up(void)
+{
+    return open_plugin_beside(&looks_up_slowly, &looks_up);
 }
 
 const struct scenario scenarios[] = {
@@ -223,6 +253,7 @@ const struct scenario scenarios[] = {
     {"constructor_in_coroutine", constructor_in_coroutine},
     {"constructor_beside_first_call", constructor_beside_first_call},
     {"constructor_beside_connecting", constructor_beside_connecting},
+    {"constructor_beside_look_up", constructor_beside_look_up},
     {"opened_by_threads", opened_by_threads},
     {"opened_in_namespaces", opened_in_namespaces},
     {NULL, NULL},

@@ -43,6 +43,16 @@ void rg_transport_load(const char *address, bool tls)
         (void)rg_transport_find(part_of(&parsed, tls), NULL, 0);
 }
 
+void rg_transport_look_up(const char *address, bool tls)
+{
+    struct rg_address parsed;
+    if (rg_address_parse(address, &parsed, NULL, 0) != RG_OK)
+        return;
+    const struct rg_transport_ops *ops = rg_transport_find(part_of(&parsed, tls), NULL, 0);
+    if (ops)
+        ops->look_up(&parsed);
+}
+
 enum rg_status rg_transport_connect(const char *address, const struct rg_transport_options *given, char *why,
                                     size_t why_size, struct rg_conn **out)
 {

@@ -36,6 +36,11 @@ RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address,
  * then that must not be held across dlopen(3). What is wrong, that says.
  */
 void rg_transport_load(const char *address, bool tls);
+/**
+ * Looks up where `address` leads for the next connection there, likewise: a look-up may open parts of the C library's with dlopen(3). It takes
+ * as long as in connecting, which has it then.
+ */
+void rg_transport_look_up(const char *address, bool tls);
 RG_MUST_CHECK enum rg_status rg_transport_listen(const char *address,
                                                  const struct rg_transport_options *options, char *why,
                                                  size_t why_size, struct rg_listener **out);

@@ -21,7 +21,9 @@
 #include <unistd.h>
 
 enum {
-    AT_ONCE = 16,        /* attempts */
+    AT_ONCE = 16, /* attempts */
+    LEAST_MS =
+        3000, /* of the time to connect, however long it took to look up where to: no other attempt would take less */
     NEXT_AFTER_MS = 250, /* the delay that RFC 8305 recommends */
 };
 
@@ -186,34 +188,21 @@ int rg_tcp_connect_first(const struct addrinfo *list, int timeout_ms)
     return fd < 0 ? -1 : make_blocking(fd);
 }
 
-static int find_addresses(const char *host, const char *port, struct addrinfo **list)
-{
-    const struct addrinfo hints = {
-        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV};
-    const int error = getaddrinfo(host, port, &hints, list);
-    if (error != EAI_NONAME && error != EAI_ADDRFAMILY && error != EAI_NODATA)
-        return error;
-    /* a machine without a configured interface still reaches itself by number */
-    const struct addrinfo numeric = {
-        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
-    return getaddrinfo(host, port, &numeric, list) == 0 ? 0 : error;
-}
-
 int rg_tcp_connect_socket(const struct rg_address *address, int timeout_ms, char *why, size_t why_size)
 {
     const uint64_t deadline = rg_now_ns() + (uint64_t)timeout_ms * 1000000u;
     if (strcmp(address->scheme, "unix") == 0)
         return connect_unix(address, deadline, why, why_size);
 
-    char port[8], buffer[128];
-    snprintf(port, sizeof port, "%u", address->port);
+    char buffer[128];
     struct addrinfo *list = NULL;
-    const int error = find_addresses(address->host, port, &list);
+    const int error = rg_tcp_find_addresses(address, &list);
     if (error != 0) {
         rg_explain(why, why_size, "%s", rg_tcp_name_phrase(error, buffer, sizeof buffer));
         return -1;
     }
-    const int left = left_ms(deadline), fd = rg_tcp_connect_first(list, left ? left : 1), reason = errno;
+    const int least = timeout_ms < LEAST_MS ? timeout_ms : LEAST_MS, left = left_ms(deadline);
+    const int fd = rg_tcp_connect_first(list, left > least ? left : least), reason = errno;
     freeaddrinfo(list);
     if (fd < 0)
         rg_explain(why, why_size, "%s", rg_tcp_phrase(reason, buffer, sizeof buffer));

@@ -101,6 +101,7 @@ static enum rg_status tcp_adopt_fd(int fd, const struct rg_transport_options *op
 struct rg_transport_ops rg_transport_tcp_ops = {
     .name = "tcp",
     .connect = tcp_connect,
+    .look_up = rg_tcp_look_up,
     .listen = rg_tcp_listen,
     .adopt_listener = rg_tcp_adopt_listener,
     .adopt_fd = tcp_adopt_fd,

@@ -52,6 +52,12 @@ int rg_tcp_connect_first(const struct addrinfo *list, int timeout_ms);
 socklen_t rg_tcp_unix_address(const struct rg_address *address, struct sockaddr_storage *out, char *why,
                               size_t why_size);
 
+/* names.c */
+/** The addresses of a host, as getaddrinfo gives them; the caller frees them. Returns its error, with errno as that has left it. */
+int rg_tcp_find_addresses(const struct rg_address *address, struct addrinfo **list);
+/** Looks them up for the next connection there, which takes what was found, or the error. Any thread; no locks are held. */
+void rg_tcp_look_up(const struct rg_address *address);
+
 /* listener.c */
 enum rg_status rg_tcp_listen(const struct rg_address *address, const struct rg_transport_options *options,
                              char *why, size_t why_size, struct rg_listener **out);

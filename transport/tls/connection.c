@@ -222,6 +222,7 @@ static bool tls_rests(const struct rg_conn *conn)
 struct rg_transport_ops rg_transport_tls_ops = {
     .name = "tls",
     .connect = tls_connect,
+    .look_up = rg_tcp_look_up,
     .listen = tls_listen,
     .adopt_fd = tls_adopt_fd,
     .accept = rg_tcp_accept,

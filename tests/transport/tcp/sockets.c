@@ -12,10 +12,13 @@
 #include "common/base/clock.h"
 #include "common/base/path.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -182,6 +185,81 @@ static void test_several_addresses(void)
     close(fd);
 }
 
+/* --- names ------------------------------------------------------------------------------------------------ */
+
+enum { CONNECT_MS = 1000, LOOK_UP_MS = CONNECT_MS + 100 };
+#define SLOW_NAME "slow.example"
+
+static struct sockaddr_in addresses[2]; /* of that name */
+static int n_look_ups, look_up_error;
+
+static struct addrinfo *copy_address(const struct sockaddr_in *address, struct addrinfo *next)
+{
+    struct addrinfo *one = calloc(1, sizeof *one + sizeof *address); /* as freeaddrinfo frees it */
+    CHECK(one);
+    memcpy(one + 1, address, sizeof *address);
+    *one = (struct addrinfo){.ai_family = AF_INET,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_addrlen = sizeof *address,
+                             .ai_addr = (struct sockaddr *)(void *)(one + 1),
+                             .ai_next = next};
+    return one;
+}
+
+typedef int look_up_function(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+/* As where the first server for names is dead. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *host, const char *port,
+                                                       const struct addrinfo *hints, struct addrinfo **list)
+{
+    if (!host || strcmp(host, SLOW_NAME) != 0)
+        return ((look_up_function *)dlsym(RTLD_NEXT, "getaddrinfo"))(host, port, hints, list);
+    if (hints->ai_flags & AI_NUMERICHOST)
+        return EAI_NONAME;
+    n_look_ups++;
+    usleep(LOOK_UP_MS * 1000);
+    if (!look_up_error)
+        *list = copy_address(&addresses[0], copy_address(&addresses[1], NULL));
+    return look_up_error;
+}
+
+/* It takes longer to look a name up than to connect may, and the first address answers nobody. */
+static void test_slow_names(void)
+{
+    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = CONNECT_MS};
+    const int silent = silent_listener(&addresses[0]);
+    socklen_t size = sizeof addresses[1];
+    struct rg_listener *listener;
+    struct rg_conn *conn;
+    char why[128] = "";
+    CHECK_OK(rg_transport_listen("127.0.0.1:0", &plain, why, sizeof why, &listener));
+    CHECK(getsockname(rg_listener_fd(listener), (struct sockaddr *)&addresses[1], &size) == 0);
+    CHECK_OK(rg_transport_connect("tcp://" SLOW_NAME, &options, why, sizeof why, &conn));
+    rg_conn_destroy(conn);
+    CHECK(n_look_ups == 1);
+
+    rg_transport_look_up("tcp://" SLOW_NAME, false); /* what was looked up before serves one connection */
+    CHECK(n_look_ups == 2);
+    CHECK_OK(rg_transport_connect("tcp://" SLOW_NAME ":1", &options, why, sizeof why, &conn));
+    rg_conn_destroy(conn);
+    CHECK(n_look_ups == 3);
+    CHECK_OK(rg_transport_connect("tcp://" SLOW_NAME, &options, why, sizeof why, &conn));
+    rg_conn_destroy(conn);
+    CHECK(n_look_ups == 3);
+    CHECK_OK(rg_transport_connect("tcp://" SLOW_NAME, &options, why, sizeof why, &conn));
+    rg_conn_destroy(conn);
+    CHECK(n_look_ups == 4);
+
+    look_up_error = EAI_AGAIN;
+    rg_transport_look_up("tcp://" SLOW_NAME, false);
+    CHECK_STATUS(rg_transport_connect("tcp://" SLOW_NAME, &options, why, sizeof why, &conn),
+                 RG_ERR_UNREACHABLE);
+    CHECK(n_look_ups == 5 && *why);
+    look_up_error = 0;
+    rg_listener_destroy(listener);
+    close(silent);
+}
+
 /* A peer that is gone, told from one that does not read, by what the kernel says of either (as it said of real ones). */
 static void test_answered(void)
 {
@@ -238,6 +316,7 @@ int main(int argc, char **argv)
     test_connect_timeout();
     test_second_address();
     test_several_addresses();
+    test_slow_names();
     test_answered();
     return 0;
 }
