@@ -17,6 +17,7 @@
 #include "client/core/address_map.h"
 #include "client/core/home.h"
 #include "client/managed/pinned.h"
+#include "client/managed/protected.h"
 #include "client/managed/unified.h"
 #include "client/multiserver/peer_copy.h"
 #include "client/multiserver/proxy.h"
@@ -169,6 +170,8 @@ static CUresult with_host(struct rg_copy *copy, bool to_host)
     struct rg_region *const host = to_host ? &copy->to : &copy->from, *const device =
                                                                           to_host ? &copy->from : &copy->to;
     struct rg_proxy proxy;
+    if (!copy->in_order && (to_host || !rg_protocol_inline.applies(copy))) /* which this thread reads */
+        rg_protected_open(host, to_host);
     CUresult status = CUDA_SUCCESS;
     RG_TRY(rg_proxy_begin(&proxy, rg_several_servers() ? home_of(device) : 0, copy->stream,
                           !copy->asynchronous));

@@ -245,6 +245,17 @@ static bool is_set(void)
     return sigaction(SIGSEGV, NULL, &now) != 0 || find(&now) < INSTALLATIONS;
 }
 
+bool rg_faults_has_program_handler(void)
+{
+    struct sigaction now;
+    if (sigaction(SIGSEGV, NULL, &now) != 0)
+        return false;
+    const unsigned i = find(&now);
+    if (i < INSTALLATIONS)
+        now = passes_to[i];
+    return now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
+}
+
 void rg_faults_refresh(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

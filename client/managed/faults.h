@@ -75,6 +75,8 @@ size_t rg_touches_wait(struct rg_touch *list, size_t max, int timeout_ms);
 void rg_touch_done(const struct rg_touch *touch, bool handled);
 /** Lets rg_touches_wait return. Any thread. */
 void rg_touches_wake(void);
+/** Whether the application has a handler of SIGSEGV, before or behind ours. Any thread; a hint, as it may set one at any time. */
+bool rg_faults_has_program_handler(void);
 /** Sees to it that a handler which the application has set since is called after ours. Any thread. */
 void rg_faults_refresh(void);
 /** In the child of a fork, of whose memory nothing is trapped any more: it has the application's handler alone. */

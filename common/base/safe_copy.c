@@ -127,11 +127,7 @@ static bool is_accessible(uintptr_t from, uintptr_t end, uintptr_t page, bool wr
     return touch(end - KERNEL_SET, writing);
 }
 
-/*
- * One call for all where the kernel has it. It knows nothing of memory of devices (a driver's page-locked memory may
- * be such) and refuses it as it refuses what may not be accessed; so that is looked at page by page.
- */
-static bool is_there(const void *memory, size_t size, bool writing)
+bool rg_memory_bring_in(const void *memory, size_t size, bool writing)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory;
     if (size == 0)
@@ -141,8 +137,17 @@ static bool is_there(const void *memory, size_t size, bool writing)
     const uintptr_t first = from & ~(page - 1), last = (from + size + page - 1) & ~(page - 1);
     const int error = errno;
     const bool there =
-        madvise((void *)first, last - first, writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ||
-        is_accessible(from, from + size, page, writing);
+        madvise((void *)first, last - first, writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0;
+    errno = error;
+    return there;
+}
+
+static bool is_there(const void *memory, size_t size, bool writing)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory;
+    const int error = errno;
+    const bool there = rg_memory_bring_in(memory, size, writing) ||
+                       (size <= UINTPTR_MAX - from - page && is_accessible(from, from + size, page, writing));
     errno = error;
     return there;
 }

@@ -17,6 +17,11 @@ bool rg_safe_copy_from(void *to, const void *from, size_t size);
 bool rg_safe_copy_to(void *to, const void *from, size_t size);
 
 /**
+ * Brings the pages of [memory, memory + size) in, for reading or `writing`, by one call and without any signal. False: some may not be accessed
+ * so, or the kernel does not say (before Linux 5.14, and of memory of devices, such as a driver's page-locked memory may be).
+ */
+bool rg_memory_bring_in(const void *memory, size_t size, bool writing);
+/**
  * Whether all of [memory, memory + size) can be read now, so that this process's own code may: what another thread
  * unmaps meanwhile kills it, as anywhere. Pages that are not there yet are brought in.
  */

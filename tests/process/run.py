@@ -22,7 +22,7 @@ WAYS = {
 # Calls of signal handlers are refused where a filter holds messages back: who waits there does not sleep in poll.
 NEAR_ONLY = ["process_handlers"]
 # These have pages of theirs trapped by signals as well.
-TRAPPED = ["process_segv", "process_mappings"]
+TRAPPED = ["process_segv", "process_mappings", "process_barriers"]
 # These are run with sessions that may outlive their connection as well: what they interrupt waits elsewhere. Or they look for names.
 LASTING = ["process_handlers", "process_library", "process_conditions"]
 
