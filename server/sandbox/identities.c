@@ -1,8 +1,8 @@
 /*
  * identities.c - see identities.h. Here: what the settings and the machine allow; the server's runtime folder.
  *
- * Where the server is root, who can become others, that is /run/remote-gpu, its alone; else $XDG_RUNTIME_DIR/remote-gpu, or one in
- * /tmp that only its user may enter.
+ * Where the server is root, who can become others, that is /run/remote-gpu, its alone; else $XDG_RUNTIME_DIR/remote-gpu. Where there can
+ * be none, as in containers whose files are read-only, it is one of its user's in a folder for temporary files.
  */
 #include "server/sandbox/identities.h"
 
@@ -17,12 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEFAULT_FIRST 60578 /* what systemd leaves unused; see its page on users, groups, uids and gids */
 #define DEFAULT_LAST  61179 /* above it is the frontend */
 #define ROOT_BASE     "/run/remote-gpu"
-#define NAMES_IN_TMP  16u
+#define NAMES_OF_ONE  16u
 
 bool rg_sandbox_share_by_name(const char *name, enum rg_sandbox_share *out)
 {
@@ -64,44 +65,88 @@ bool rg_sandbox_can_become(uid_t user)
            is_mapped("/proc/self/gid_map", user);
 }
 
-/* Anyone may make folders in /tmp, also those whose names are meant for others: then the next name is taken. */
-static bool in_tmp(struct rg_sandboxes *sandboxes)
+/* Whether everybody may pass through a folder, as the users of root's workers must who have no mounts of their own. */
+static bool is_passed_by_all(const char *path)
 {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && (about.st_mode & 1);
+}
+
+/* That is the server's folder, with its parts; false: errno says why not. */
+static bool take_base(struct rg_sandboxes *sandboxes, const char *path, bool root)
+{
+    static const char *const names[] = {"users", "identities"};
+    char part[PATH_MAX];
+    if ((size_t)snprintf(sandboxes->base, sizeof sandboxes->base, "%s", path) >= sizeof sandboxes->base) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    bool own = rg_sandbox_own_folder(sandboxes->base, root ? 0711 : 0700);
+    for (size_t i = 0; i < sizeof names / sizeof *names && own; i++) {
+        snprintf(part, sizeof part, "%s/%s", sandboxes->base, names[i]);
+        own = rg_sandbox_own_folder(part, root && i > 0 ? 0711 : 0700);
+    }
+    return own &&
+           access(sandboxes->base, W_OK) == 0; /* it may be an earlier one's, on what is read-only now */
+}
+
+/* Anyone may make folders there, also those whose names are meant for others: then the next name is taken. */
+static bool take_in_shared(struct rg_sandboxes *sandboxes, const char *parent, bool root)
+{
+    char path[PATH_MAX];
     bool own = false;
-    for (unsigned i = 0; i < NAMES_IN_TMP && !own; i++) {
+    if (!parent || parent[0] != '/' || (root && !is_passed_by_all(parent)))
+        return false;
+    for (unsigned i = 0; i < NAMES_OF_ONE && !own; i++) {
         char further[16] = "";
         if (i > 0)
             snprintf(further, sizeof further, "-%u", i);
-        snprintf(sandboxes->base, sizeof sandboxes->base, "/tmp/remote-gpu-%u%s", (unsigned)geteuid(),
-                 further);
-        own = rg_sandbox_own_folder(sandboxes->base, 0700);
+        own = snprintf(path, sizeof path, "%s/remote-gpu-%u%s", parent, (unsigned)geteuid(), further) <
+                  (int)sizeof path &&
+              take_base(sandboxes, path, root);
     }
     return own;
 }
 
-static bool find_parts(const struct rg_sandboxes *sandboxes, bool root)
+/* Containers whose files are read-only have /dev/shm at least. */
+static bool take_elsewhere(struct rg_sandboxes *sandboxes, bool root)
 {
-    char part[PATH_MAX];
-    snprintf(part, sizeof part, "%s/users", sandboxes->base);
-    if (!rg_sandbox_own_folder(part, 0700))
-        return false;
-    snprintf(part, sizeof part, "%s/identities", sandboxes->base);
-    return rg_sandbox_own_folder(part, root ? 0711 : 0700);
+    const char *const parents[] = {"/tmp", getenv("TMPDIR"), "/var/tmp", "/dev/shm"};
+    bool own = false;
+    for (size_t i = 0; i < sizeof parents / sizeof *parents && !own; i++)
+        own = take_in_shared(sandboxes, parents[i], root);
+    return own;
 }
 
+/* Whether nothing can be made there. What is there and is somebody else's is for its owner to look after. */
+static bool cannot_be_made(int error)
+{
+    return error == EROFS || error == EACCES || error == ENOENT || error == ENOSPC || error == EDQUOT;
+}
+
+/* False: errno, and `base` says where it should have been. */
 static bool find_base(struct rg_sandboxes *sandboxes)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char usual[PATH_MAX] = "/tmp";
     const bool root = rg_sandbox_can_become(sandboxes->first); /* else /run may be another's */
+    const bool own = !root && runtime && runtime[0] == '/' && access(runtime, W_OK) == 0;
     if (root)
-        snprintf(sandboxes->base, sizeof sandboxes->base, "%s", ROOT_BASE);
-    else if (runtime && runtime[0] == '/' && access(runtime, W_OK) == 0 &&
-             strlen(runtime) < sizeof sandboxes->base - 16)
-        snprintf(sandboxes->base, sizeof sandboxes->base, "%.*s/remote-gpu", (int)sizeof sandboxes->base - 16,
-                 runtime);
-    else
-        return in_tmp(sandboxes) && find_parts(sandboxes, root);
-    return rg_sandbox_own_folder(sandboxes->base, root ? 0711 : 0700) && find_parts(sandboxes, root);
+        snprintf(usual, sizeof usual, "%s", ROOT_BASE);
+    else if (own)
+        snprintf(usual, sizeof usual, "%.*s/remote-gpu", PATH_MAX - 16, runtime);
+    if ((root || own) && take_base(sandboxes, usual, root))
+        return true;
+    const int error = root || own ? errno : EACCES;
+    if (cannot_be_made(error) && take_elsewhere(sandboxes, root)) {
+        if (root || own)
+            rg_info("%s is this server's folder, as %s cannot be (%s)", sandboxes->base, usual,
+                    strerror(error));
+        return true;
+    }
+    snprintf(sandboxes->base, sizeof sandboxes->base, "%.*s", (int)sizeof sandboxes->base - 1, usual);
+    errno = error;
+    return false;
 }
 
 static bool read_range(struct rg_sandboxes *sandboxes, const char *text, char *why, size_t why_size)
@@ -190,9 +235,9 @@ struct rg_sandboxes *rg_sandboxes_open(const struct rg_sandbox_settings *setting
     bool good = read_range(sandboxes, settings->uids, why, why_size);
     if (good && !find_base(sandboxes)) {
         rg_explain(why, why_size,
-                   "%s cannot be this server's folder: %s; it needs one that it alone can write, as on a "
-                   "file system in memory "
-                   "(mount -t tmpfs, --tmpfs of a container)",
+                   "%s cannot be this server's folder: %s; it needs one that it alone can write, there or in "
+                   "$TMPDIR, /tmp or /dev/shm, as on a file system in memory (mount -t tmpfs, --tmpfs of a "
+                   "container)",
                    sandboxes->base, strerror(errno));
         good = false;
     }

@@ -292,6 +292,21 @@ def test_bare_surroundings(build):
         expect(result.status == 0 and result.output == direct.output and result.errors == "", "not as directly", direct, result, server.log())
 
 
+def test_read_only_files(build):
+    """In a container whose files are all read-only, as by `docker run --read-only`, `run --local` finds a place for what its server keeps."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        print("left out: only root can make such surroundings")
+        return
+    direct = build.run_direct([build.example("vector_add")])
+    for folders in ("/run",), ("/run", "/tmp", "/var/tmp"):
+        closed = "".join("mount --bind %s %s && mount -o remount,bind,ro %s && " % (folder, folder, folder) for folder in folders)
+        for user in [], as_user(61995):
+            command = ["unshare", "-m", "sh", "-c", closed + 'cd / && exec "$@"', "sh", *user, build.command, "run", "--local", "--driver", "soft", "--",
+                       build.example("vector_add")]
+            result = run_program(command, {"HOME": "/", "XDG_RUNTIME_DIR": "", "SOFTGPU_CACHE": "off", "REMOTE_GPU_IMAGE_CACHE": "off"})
+            expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
+
+
 def as_user(number):
     """The words in front of a command by which root starts it as another user; none where this is not root."""
     return ["setpriv", "--reuid", str(number), "--regid", str(number), "--clear-groups"] if os.geteuid() == 0 else []

@@ -326,8 +326,10 @@ def case_read_only_folder(world):
         fixed, world.build.command, fixed, token))
     refused(result, "Read-only", "REMOTE_GPU_CREDENTIALS")
     works(world.remote_gpu("join", token))
-    result = world.run_server("sh", "-c", "mount -t tmpfs -o ro none /run && exec %s --driver soft --config /dev/null --state-dir %s "
-                              "--listen 127.0.0.1:0" % (world.build.daemon, world.path("other")))
+    places = " && ".join("mount -t tmpfs -o ro none " + place for place in ("/run", "/dev/shm"))
+    places += "".join(" && mount --bind %s %s && mount -o remount,bind,ro %s" % (place, place, place) for place in ("/tmp", "/var/tmp"))
+    result = world.run_server("sh", "-c", "%s && exec %s --driver soft --config /dev/null --state-dir %s --listen 127.0.0.1:0" % (
+        places, world.build.daemon, world.path("other")))
     expect(result.status == 125 and re.search("/run/remote-gpu cannot be .*: Read-only.*tmpfs", result.errors), "it is not said", result)
 
 
