@@ -161,20 +161,35 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     return status;
 }
 
-/* The reference counts of these two were given up by the API long ago: a context has one owner. */
+/* Of a context that the program has made, which the last of those ends who have attached themselves to it. */
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {
-    RG_TRY(rg_call_allowed(0));
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    const CUcontext current = (CUcontext)rg_context_current_owner();
+    struct rg_context *shadow = rg_context_shadow(current);
     if (!pctx || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)rg_context_current_handle();
-    return *pctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    if (!shadow)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    atomic_fetch_add(&shadow->attached, 1);
+    *pctx = current;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDetach(CUcontext ctx)
 {
-    RG_TRY(rg_call_allowed(0));
-    return rg_context_shadow(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    RG_TRY(rg_call_allowed(0)); /* a context that has failed is ended as well */
+    const uint64_t current = rg_context_current_owner();
+    struct rg_context *shadow = rg_context_shadow((CUcontext)current);
+    if (current && (!shadow || atomic_load(&shadow->sticky) == CUDA_ERROR_CONTEXT_IS_DESTROYED))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!current || (uint64_t)ctx != current)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    unsigned attached = atomic_load(&shadow->attached);
+    while (attached)
+        if (atomic_compare_exchange_weak(&shadow->attached, &attached, attached - 1))
+            return CUDA_SUCCESS;
+    return cuCtxDestroy_v2(ctx);
 }
 
 /* --- the current context -------------------------------------------------------------------------------- */

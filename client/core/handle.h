@@ -28,6 +28,7 @@ struct rg_context {
     unsigned flags;
     unsigned api_version;
     bool primary;
+    atomic_uint attached; /* cuCtxAttach without cuCtxDetach */
     _Atomic CUresult
         sticky;     /* of a fault that ended its usefulness, or of a primary context that nobody holds */
     uint64_t green; /* the green context that it is the context of; 0: none … */

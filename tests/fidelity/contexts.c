@@ -310,6 +310,54 @@ static void retained_while_it_ends(void)
     TRY(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+static void show_current(CUcontext own)
+{
+    CUcontext now = NULL;
+    TRY(cuCtxGetCurrent(&now));
+    printf("current: %s\n", !now ? "none" : now == own ? "it" : "another");
+}
+
+/* Counts of who uses a context, by which PyCUDA ends its own. */
+static void detached(void)
+{
+    CUcontext own, attached = NULL, primary_one;
+    CUdevResource resource;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    printf("--- attached to and detached from\n");
+    CHECK(cuCtxCreate_v2(&own, 0, 0));
+    TRY(cuCtxAttach(&attached, 0));
+    printf("%d\n", attached == own);
+    TRY(cuCtxDetach(own));
+    show_current(own);
+    TRY(cuCtxDetach(own));
+    show_current(own);
+    TRY(cuCtxDetach(own));
+    TRY(cuCtxSetCurrent(own));
+    CHECK(cuCtxCreate_v2(&own, 0, 0));
+    CHECK(cuCtxPopCurrent_v2(NULL));
+    TRY(cuCtxDetach(own)); /* it is not current */
+    TRY(cuCtxSetCurrent(own));
+    TRY(cuCtxDestroy_v2(own));
+    CHECK(cuDevicePrimaryCtxRetain(&primary_one, 0));
+    CHECK(cuCtxSetCurrent(primary_one));
+    TRY(cuCtxDetach(primary_one));
+    show_current(primary_one);
+    CHECK(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    CHECK(cuDevResourceGenerateDesc(&description, &resource, 1));
+    CHECK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    CHECK(cuCtxFromGreenCtx(&own, green));
+    CHECK(cuCtxSetCurrent(own));
+    TRY(cuCtxAttach(&attached, 0));
+    printf("%d %d\n", attached == own, attached == primary_one);
+    TRY(cuCtxDetach(own));
+    show_current(own);
+    TRY(cuCtxDetach(primary_one));
+    CHECK(cuCtxSetCurrent(primary_one));
+    TRY(cuGreenCtxDestroy(green));
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -321,5 +369,6 @@ int main(void)
     limit_of_kernels(CU_LIMIT_PRINTF_FIFO_SIZE, "prints");
     limit_of_kernels(CU_LIMIT_MALLOC_HEAP_SIZE, "allocates");
     retained_while_it_ends();
+    detached();
     return 0;
 }
