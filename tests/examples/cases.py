@@ -6,6 +6,7 @@ it must be.
 
 import bulk
 import clients
+import conditions
 import control
 import delayed
 import devices
@@ -17,7 +18,7 @@ import surroundings
 import wire
 from trial import Failure
 
-MODULES = (bulk, clients, control, delayed, devices, faults, hostile, kept, limits, surroundings, wire)
+MODULES = (bulk, clients, conditions, control, delayed, devices, faults, hostile, kept, limits, surroundings, wire)
 
 
 def run(build, name):
