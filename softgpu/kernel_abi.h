@@ -342,6 +342,7 @@ enum { SG_TEX_1D, SG_TEX_2D, SG_TEX_3D, SG_TEX_A1D, SG_TEX_A2D, SG_TEX_CUBE, SG_
 #define SG_SURFACE_SIGNED       0x80u /* sured */
 #define SG_SURFACE_BYTES_SHIFT  8     /* bytes of the access */
 #define SG_SURFACE_REDUCE_SHIFT 16
+#define SG_SURFACE_FORMATTED    0x80000u /* sust.p: the first coordinate counts texels; words become channels */
 enum { SG_REDUCE_ADD, SG_REDUCE_MIN, SG_REDUCE_MAX, SG_REDUCE_AND_BITS, SG_REDUCE_OR_BITS };
 enum {
     SG_TXQ_WIDTH,
@@ -367,7 +368,7 @@ enum {
  */
 void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const uint32_t *coordinates,
                uint32_t *result);
-/** suld.b, sust.b: bytes of the access; sured.b. */
+/** suld.b, sust.b: bytes of the access; sust.p: of the words; sured.b. */
 void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
                 void *result);
 void sg_rt_sust(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,

@@ -2,31 +2,11 @@
  * array.c - arrays. Their extents are kept in their shadows, so that a copy that lies outside of one is
  * refused before anything is sent.
  */
-#include "client/api/array.h"
-
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "common/base/status.h"
+#include "common/cuda/texel.h"
 #include "generated/client/operations.h"
-
-size_t rg_texel_size(CUarray_format format, unsigned channels)
-{
-    switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-        return channels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-        return 2 * (size_t)channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-        return 4 * (size_t)channels;
-    default:
-        return 0;
-    }
-}
 
 static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool plain)
 {

@@ -2,10 +2,10 @@
  * mipmap.c - mipmapped arrays. The levels are arrays that the worker's driver made; they are named when the
  * whole is created, in records that nobody waits for, so that asking for one costs nothing.
  */
-#include "client/api/array.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "common/base/status.h"
+#include "common/cuda/texel.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>

@@ -2,16 +2,14 @@
  * texture.c - texture and surface objects and references: the resource's array comes as a handle beside its
  * description.
  */
+#include "common/cuda/texel.h"
 #include "generated/server/execute.h"
 
 /* Bytes of a texel; of a format that no rows in memory have, the least that there can be. */
 static uint64_t texel_size(CUarray_format format, unsigned channels)
 {
-    const bool word = format == CU_AD_FORMAT_UNSIGNED_INT32 || format == CU_AD_FORMAT_SIGNED_INT32 ||
-                      format == CU_AD_FORMAT_FLOAT;
-    const bool half = format == CU_AD_FORMAT_UNSIGNED_INT16 || format == CU_AD_FORMAT_SIGNED_INT16 ||
-                      format == CU_AD_FORMAT_HALF;
-    return rg_request_bytes_of(channels, word ? 4 : half ? 2 : 1);
+    const uint64_t size = rg_texel_size(format, channels);
+    return size ? size : channels;
 }
 
 static bool is_device_memory(struct rg_request *request, const CUDA_RESOURCE_DESC *rows)

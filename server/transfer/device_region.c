@@ -1,28 +1,10 @@
 /* device_region.c - checking regions, and copying parts of them. See device_region.h. */
 #include "server/transfer/device_region.h"
 
+#include "common/cuda/texel.h"
 #include "generated/server/driver.h"
 
 /* --- checking ------------------------------------------------------------------------------------------- */
-
-static size_t texel_size(const CUDA_ARRAY3D_DESCRIPTOR *d)
-{
-    switch (d->Format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-        return d->NumChannels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-        return 2 * (size_t)d->NumChannels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-        return 4 * (size_t)d->NumChannels;
-    default:
-        return 0;
-    }
-}
 
 static bool within(size_t from, size_t size, size_t limit)
 {
@@ -34,7 +16,7 @@ static bool in_array(CUarray array, size_t x, size_t y, size_t z, const CUDA_MEM
     CUDA_ARRAY3D_DESCRIPTOR d;
     if (!array || rg_driver.cuArray3DGetDescriptor_v2(&d, array) != CUDA_SUCCESS)
         return false;
-    const size_t texel = texel_size(&d);
+    const size_t texel = rg_texel_size(d.Format, d.NumChannels);
     return texel && x % texel == 0 && box->WidthInBytes % texel == 0 &&
            within(x, box->WidthInBytes, d.Width * texel) && within(y, box->Height, d.Height ? d.Height : 1) &&
            within(z, box->Depth, d.Depth ? d.Depth : 1);

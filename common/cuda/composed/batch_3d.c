@@ -4,6 +4,7 @@
  */
 #include "common/base/status.h"
 #include "common/cuda/api.h"
+#include "common/cuda/texel.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,24 +38,8 @@ static CUresult element_of(CUarray array, size_t *size)
 {
     CUDA_ARRAY3D_DESCRIPTOR d;
     RG_TRY(cuArray3DGetDescriptor_v2(&d, array));
-    switch (d.Format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-        *size = d.NumChannels;
-        return CUDA_SUCCESS;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-        *size = 2 * (size_t)d.NumChannels;
-        return CUDA_SUCCESS;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-        *size = 4 * (size_t)d.NumChannels;
-        return CUDA_SUCCESS;
-    default: /* arrays of other formats cannot be made */
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    *size = rg_texel_size(d.Format, d.NumChannels);
+    return *size ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED; /* arrays of other formats cannot be made */
 }
 
 /* The size of an element of the copy: 0 where two arrays disagree. */

@@ -2,32 +2,18 @@
  * arrays.c - arrays and mipmapped arrays. How a driver lays them out is its own affair: their elements are charged. (It tells the
  * size only of arrays that have no memory of their own: cuArrayGetMemoryRequirements.)
  */
+#include "common/cuda/texel.h"
 #include "server/shares/worker/memory.h"
 
 /* Bytes of an element, at most. */
-static unsigned element_size(CUarray_format format, unsigned channels)
+static uint64_t element_size(CUarray_format format, unsigned channels)
 {
+    const size_t size = rg_texel_size(format, channels);
+    if (size)
+        return size;
     if (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB)
         return 1; /* blocks of 16 elements have 16 bytes, or 8 */
-    switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-    case CU_AD_FORMAT_UNORM_INT8X1:
-    case CU_AD_FORMAT_UNORM_INT8X2:
-    case CU_AD_FORMAT_UNORM_INT8X4:
-    case CU_AD_FORMAT_SNORM_INT8X1:
-    case CU_AD_FORMAT_SNORM_INT8X2:
-    case CU_AD_FORMAT_SNORM_INT8X4:
-    case CU_AD_FORMAT_UNORM_INT_101010_2:
-    case CU_AD_FORMAT_NV12:
-        return channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-        return 4 * channels;
-    default: /* of 16 bits, or a video's of 16 at most */
-        return 2 * channels;
-    }
+    return format == CU_AD_FORMAT_NV12 ? channels : 2 * (uint64_t)channels; /* a video's of 16 bits at most */
 }
 
 /* Sizes of 0 are those of dimensions that the array does not have. */

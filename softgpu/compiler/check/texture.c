@@ -284,23 +284,26 @@ static void check_fetch(struct reading *r, bool gather)
     }
 }
 
-/* suld.b.geometry{.cop}{.vec}.type.bound d, [a, c]; sust.b… [a, c], d. */
+/* suld.b.geometry{.cop}{.vec}.type.bound d, [a, c]; sust.b… [a, c], d; sust.p.geometry{.vec}.b32.bound [a, c], d. */
 static void check_access(struct reading *r, bool store)
 {
     static const struct word raw[] = {{"b", 0}, {NULL, 0}};
-    need(r, raw, ".b");
+    static const struct word either[] = {{"b", 0}, {"p", SG_SURFACE_FORMATTED}, {NULL, 0}};
+    const uint32_t formatted = store ? need(r, either, ".b or .p")->value : need(r, raw, ".b")->value;
     const uint32_t geometry = need(r, geometries, "a geometry")->value;
     if (geometry >= SG_TEX_CUBE)
         sg_check_fail(r->checker, "surfaces have no cubes");
-    take(r, caches);
+    if (!formatted)
+        take(r, caches);
     const struct word *vector = take(r, vectors);
     const uint32_t count = vector != NULL ? vector->value : 1;
-    const enum sg_type type = need_type(r, ONE(SG_B8) | ONE(SG_B16) | ONE(SG_B32) | ONE(SG_B64));
+    const enum sg_type type =
+        need_type(r, formatted ? ONE(SG_B32) : ONE(SG_B8) | ONE(SG_B16) | ONE(SG_B32) | ONE(SG_B64));
     const uint32_t bound = need(r, bounds, "a rule for bounds")->value, bytes = count * sg_type_bytes(type);
     need_end(r);
     if (bytes > 16)
         sg_check_fail(r->checker, "an access has at most 16 bytes");
-    r->insn->texture = geometry | bound | bytes << SG_SURFACE_BYTES_SHIFT;
+    r->insn->texture = geometry | bound | formatted | bytes << SG_SURFACE_BYTES_SHIFT;
     r->insn->types[0] = (uint8_t)type;
     r->insn->types[1] = SG_B32;
     if (r->ast->n_operands != 2)

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "common/cuda/texel.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
@@ -18,25 +19,37 @@ CUresult sg_array_format(CUarray_format format, unsigned channels, uint32_t *siz
 {
     static const struct {
         CUarray_format format;
-        uint32_t size;
         enum sg_texel texel;
+        unsigned channels; /* 0: as many as are asked for */
     } formats[] = {
-        {CU_AD_FORMAT_UNSIGNED_INT8, 1, SG_TEXEL_U8},  {CU_AD_FORMAT_UNSIGNED_INT16, 2, SG_TEXEL_U16},
-        {CU_AD_FORMAT_UNSIGNED_INT32, 4, SG_TEXEL_32}, {CU_AD_FORMAT_SIGNED_INT8, 1, SG_TEXEL_S8},
-        {CU_AD_FORMAT_SIGNED_INT16, 2, SG_TEXEL_S16},  {CU_AD_FORMAT_SIGNED_INT32, 4, SG_TEXEL_32},
-        {CU_AD_FORMAT_HALF, 2, SG_TEXEL_HALF},         {CU_AD_FORMAT_FLOAT, 4, SG_TEXEL_FLOAT},
+        {CU_AD_FORMAT_UNSIGNED_INT8, SG_TEXEL_U8, 0},  {CU_AD_FORMAT_UNSIGNED_INT16, SG_TEXEL_U16, 0},
+        {CU_AD_FORMAT_UNSIGNED_INT32, SG_TEXEL_32, 0}, {CU_AD_FORMAT_SIGNED_INT8, SG_TEXEL_S8, 0},
+        {CU_AD_FORMAT_SIGNED_INT16, SG_TEXEL_S16, 0},  {CU_AD_FORMAT_SIGNED_INT32, SG_TEXEL_32, 0},
+        {CU_AD_FORMAT_HALF, SG_TEXEL_HALF, 0},         {CU_AD_FORMAT_FLOAT, SG_TEXEL_FLOAT, 0},
+        {CU_AD_FORMAT_UNORM_INT8X1, SG_TEXEL_U8, 1},   {CU_AD_FORMAT_UNORM_INT8X2, SG_TEXEL_U8, 2},
+        {CU_AD_FORMAT_UNORM_INT8X4, SG_TEXEL_U8, 4},   {CU_AD_FORMAT_UNORM_INT16X1, SG_TEXEL_U16, 1},
+        {CU_AD_FORMAT_UNORM_INT16X2, SG_TEXEL_U16, 2}, {CU_AD_FORMAT_UNORM_INT16X4, SG_TEXEL_U16, 4},
+        {CU_AD_FORMAT_SNORM_INT8X1, SG_TEXEL_S8, 1},   {CU_AD_FORMAT_SNORM_INT8X2, SG_TEXEL_S8, 2},
+        {CU_AD_FORMAT_SNORM_INT8X4, SG_TEXEL_S8, 4},   {CU_AD_FORMAT_SNORM_INT16X1, SG_TEXEL_S16, 1},
+        {CU_AD_FORMAT_SNORM_INT16X2, SG_TEXEL_S16, 2}, {CU_AD_FORMAT_SNORM_INT16X4, SG_TEXEL_S16, 4},
     };
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].format == format) {
-            if (channels != 1 && channels != 2 && channels != 4)
+            if (formats[i].channels != 0 ? channels != formats[i].channels
+                                         : channels != 1 && channels != 2 && channels != 4)
                 return CUDA_ERROR_INVALID_VALUE;
-            *size = formats[i].size * channels;
+            *size = (uint32_t)rg_texel_size(format, channels);
             *texel = formats[i].texel;
             return CUDA_SUCCESS;
         }
     if (format <= CU_AD_FORMAT_FLOAT || channels == 0) /* all formats of so low numbers are above */
         return CUDA_ERROR_INVALID_VALUE;
     return sg_unsupported("an array format other than 8, 16 and 32 bit integers, half and float");
+}
+
+bool sg_array_normalised(CUarray_format format)
+{
+    return format >= CU_AD_FORMAT_UNORM_INT8X1 && format <= CU_AD_FORMAT_SNORM_INT16X4;
 }
 
 static void finish_array(struct sg_object *object)

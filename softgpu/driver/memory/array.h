@@ -39,5 +39,7 @@ CUresult sg_mipmap_get(CUmipmappedArray handle, struct sg_mipmap **mipmap);
  * block compressed and packed formats.
  */
 CUresult sg_array_format(CUarray_format format, unsigned channels, uint32_t *size, enum sg_texel *texel);
+/** Whether the format's integers are fractions of the largest one, however they are read. */
+bool sg_array_normalised(CUarray_format format);
 
 #endif

@@ -33,16 +33,21 @@ static struct sg_level level_of(const struct sg_array *array)
                              .depth = array->depth};
 }
 
+static CUresult set_format(struct sg_texture *x, CUarray_format format, unsigned channels)
+{
+    x->channels = (uint8_t)channels;
+    x->fractions = sg_array_normalised(format);
+    return sg_array_format(format, channels, &x->texel_size, &x->texel);
+}
+
 static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
 {
     SG_REF(struct sg_array) array = NULL;
     RG_TRY(sg_array_get(r->res.array.hArray, &array));
     x->n_levels = 1;
     x->level[0] = level_of(array);
-    x->channels = (uint8_t)array->descriptor.NumChannels;
     *flags = array->descriptor.Flags;
-    return sg_array_format(array->descriptor.Format, array->descriptor.NumChannels, &x->texel_size,
-                           &x->texel);
+    return set_format(x, array->descriptor.Format, array->descriptor.NumChannels);
 }
 
 static CUresult resolve_mipmap(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
@@ -52,16 +57,14 @@ static CUresult resolve_mipmap(const CUDA_RESOURCE_DESC *r, struct sg_texture *x
     x->n_levels = (uint8_t)mipmap->n_levels;
     for (unsigned i = 0; i < mipmap->n_levels; i++)
         x->level[i] = level_of(mipmap->level[i]);
-    x->channels = (uint8_t)mipmap->descriptor.NumChannels;
     *flags = mipmap->descriptor.Flags;
-    return sg_array_format(mipmap->descriptor.Format, mipmap->descriptor.NumChannels, &x->texel_size,
-                           &x->texel);
+    return set_format(x, mipmap->descriptor.Format, mipmap->descriptor.NumChannels);
 }
 
 static CUresult resolve_linear(const CUDA_RESOURCE_DESC *r, struct sg_texture *x)
 {
     struct sg_range range;
-    RG_TRY(sg_array_format(r->res.linear.format, r->res.linear.numChannels, &x->texel_size, &x->texel));
+    RG_TRY(set_format(x, r->res.linear.format, r->res.linear.numChannels));
     if (r->res.linear.devPtr % SG_TEXTURE_ALIGNMENT_1D != 0 || !sg_range_find(r->res.linear.devPtr, &range))
         return CUDA_ERROR_INVALID_VALUE;
     /* more than there is may be asked for (NVIDIA's sample convolutionFFT2D): behind it are zeros */
@@ -75,7 +78,6 @@ static CUresult resolve_linear(const CUDA_RESOURCE_DESC *r, struct sg_texture *x
     x->level[0].base = r->res.linear.devPtr;
     x->level[0].width = (uint32_t)texels;
     x->level[0].height = x->level[0].depth = 1;
-    x->channels = (uint8_t)r->res.linear.numChannels;
     x->linear = true;
     return CUDA_SUCCESS;
 }
@@ -85,7 +87,7 @@ static CUresult resolve_pitched(const CUDA_RESOURCE_DESC *r, struct sg_texture *
     struct sg_range range;
     const uint64_t width = r->res.pitch2D.width, height = r->res.pitch2D.height,
                    pitch = r->res.pitch2D.pitchInBytes;
-    RG_TRY(sg_array_format(r->res.pitch2D.format, r->res.pitch2D.numChannels, &x->texel_size, &x->texel));
+    RG_TRY(set_format(x, r->res.pitch2D.format, r->res.pitch2D.numChannels));
     if (width == 0 || height == 0 || width > SG_TEXTURE_PITCHED_MAX || height > SG_TEXTURE_PITCHED_MAX ||
         pitch > SG_MAX_PITCH || pitch < width * x->texel_size || pitch % SG_TEXTURE_PITCH_ALIGNMENT != 0 ||
         r->res.pitch2D.devPtr % SG_TEXTURE_PITCH_ALIGNMENT != 0 ||
@@ -97,7 +99,6 @@ static CUresult resolve_pitched(const CUDA_RESOURCE_DESC *r, struct sg_texture *
     x->level[0].width = (uint32_t)width;
     x->level[0].height = (uint32_t)height;
     x->level[0].depth = 1;
-    x->channels = (uint8_t)r->res.pitch2D.numChannels;
     return CUDA_SUCCESS;
 }
 
@@ -109,15 +110,14 @@ static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_textur
                                              CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
                                              CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
     static const uint8_t channels[] = {1, 2, 4};
-    uint32_t size;
+    const uint32_t size = x->texel_size;
     if (view->format > CU_RES_VIEW_FORMAT_FLOAT_4X32)
         return sg_unsupported("resource views of block compressed formats");
     if (view->firstMipmapLevel > view->lastMipmapLevel || view->lastMipmapLevel >= x->n_levels)
         return CUDA_ERROR_INVALID_VALUE;
     if (view->format != CU_RES_VIEW_FORMAT_NONE) {
         const unsigned index = (unsigned)view->format - 1;
-        x->channels = channels[index % 3];
-        RG_TRY(sg_array_format(formats[index / 3], x->channels, &size, &x->texel));
+        RG_TRY(set_format(x, formats[index / 3], channels[index % 3]));
         if (size != x->texel_size)
             return CUDA_ERROR_INVALID_VALUE;
     }
@@ -178,7 +178,7 @@ static CUresult apply_sampling(const CUDA_RESOURCE_DESC *resource, const CUDA_TE
     memcpy(x->border, t->borderColor, sizeof x->border);
     x->normalised = t->flags & CU_TRSF_NORMALIZED_COORDINATES;
     x->srgb = t->flags & CU_TRSF_SRGB;
-    x->as_float = !(t->flags & CU_TRSF_READ_AS_INTEGER) && x->texel <= SG_TEXEL_S16;
+    x->as_float = (x->fractions || !(t->flags & CU_TRSF_READ_AS_INTEGER)) && x->texel <= SG_TEXEL_S16;
     /* Integers are not filtered, asked for or not: it is the runtime that refuses this, and FFmpeg's thumbnail_cuda has it. */
     const bool floats = x->as_float || x->texel == SG_TEXEL_HALF || x->texel == SG_TEXEL_FLOAT;
     x->filter = floats && t->filterMode == CU_TR_FILTER_MODE_LINEAR;
@@ -299,8 +299,6 @@ CUresult cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resourc
     if (out == NULL || resource == NULL || resource->resType != CU_RESOURCE_TYPE_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(resolve(resource, &x, &array_flags));
-    if (!(array_flags & CUDA_ARRAY3D_SURFACE_LDST))
-        return CUDA_ERROR_INVALID_VALUE;
     describe(&x, resource, array_flags);
     return add(out, context, &x, &(struct made){.resource = *resource});
 }

@@ -1,11 +1,13 @@
 /*
- * surface.c - surface loads, stores and reductions: whole bytes of array memory, no formats. The first
- * coordinate counts bytes. Runs inside of kernels, as texture.c.
+ * surface.c - surface loads, stores and reductions: whole bytes of array memory, whose first coordinate counts bytes, and stores
+ * by the surface's format, whose first coordinate counts texels. Runs inside of kernels, as texture.c.
  */
-#include "softgpu/exec/texture/texture.h"
+#include "softgpu/exec/matrix/matrix.h"
+#include "softgpu/exec/texture/texel.h"
 #include "softgpu/guest.h"
 #include "softgpu/kernel_abi.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t clamped(int64_t value, int64_t largest)
@@ -13,19 +15,26 @@ static int64_t clamped(int64_t value, int64_t largest)
     return value < 0 ? 0 : value > largest ? largest : value;
 }
 
+static const struct sg_texture *surface_of(struct sg_thread *t, uint64_t handle)
+{
+    const struct sg_texture *x = sg_texture_find(handle, true);
+    if (x == NULL)
+        sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
+    return x;
+}
+
 /*
  * Where an access goes; NULL for one outside that is to be ignored. Does not return for one that is an error.
  */
-static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates)
+static void *locate(struct sg_thread *t, const struct sg_texture *x, uint32_t operation,
+                    const uint32_t *coordinates)
 {
-    const struct sg_texture *x = sg_texture_find(surface, true);
     const unsigned geometry = operation & SG_TEX_GEOMETRY;
-    const unsigned bytes = operation >> SG_SURFACE_BYTES_SHIFT & 255;
-    if (x == NULL)
-        sg_rt_fault(t, SG_FAULT_ILLEGAL_ADDRESS);
+    const bool formatted = operation & SG_SURFACE_FORMATTED;
+    const unsigned bytes = formatted ? x->texel_size : operation >> SG_SURFACE_BYTES_SHIFT & 255;
     const bool layered = geometry == SG_TEX_A1D || geometry == SG_TEX_A2D;
     int64_t layer = layered ? *coordinates++ : 0; /* without a sign */
-    int64_t column = (int32_t)coordinates[0], row = 0, slice = layer;
+    int64_t column = (int64_t)(int32_t)coordinates[0] * (formatted ? bytes : 1), row = 0, slice = layer;
     if (geometry == SG_TEX_2D || geometry == SG_TEX_A2D || geometry == SG_TEX_3D)
         row = (int32_t)coordinates[1];
     if (geometry == SG_TEX_3D)
@@ -57,7 +66,7 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
 void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
                 void *result)
 {
-    const void *at = locate(t, surface, operation, coordinates);
+    const void *at = locate(t, surface_of(t, surface), operation, coordinates);
     const unsigned bytes = operation >> SG_SURFACE_BYTES_SHIFT & 255;
     if (at != NULL)
         memcpy(result, at, bytes);
@@ -65,12 +74,66 @@ void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const
         memset(result, 0, bytes);
 }
 
+/* A word as a channel of the format: fractions are of `most`, and what is beyond the ends is the end. */
+static int32_t narrowed(const struct sg_texture *x, uint32_t word, int32_t least, int32_t most)
+{
+    if (x->fractions) {
+        const float value = sg_bits_float(word);
+        const float low = least < 0 ? -1.0f : 0.0f;
+        return (int32_t)roundf((value > 1.0f   ? 1.0f
+                                : value > low  ? value
+                                : value <= low ? low
+                                               : 0.0f) *
+                               (float)most);
+    }
+    if (least < 0)
+        return (int32_t)clamped((int64_t)(int32_t)word - least, (int64_t)most - least) + least;
+    return (int32_t)clamped(word, most);
+}
+
+/* Writes the channels that the texel and the value have both; others stay as they are. */
+static void store_formatted(const struct sg_texture *x, unsigned char *at, const uint32_t *words,
+                            unsigned n_words)
+{
+    for (unsigned c = 0; c < x->channels && c < n_words; c++) {
+        uint32_t wide = words[c];
+        switch (x->texel) {
+        case SG_TEXEL_U8:
+            at[c] = (unsigned char)narrowed(x, wide, 0, UINT8_MAX);
+            continue;
+        case SG_TEXEL_S8:
+            at[c] = (unsigned char)narrowed(x, wide, INT8_MIN, INT8_MAX);
+            continue;
+        case SG_TEXEL_U16:
+            wide = (uint32_t)narrowed(x, wide, 0, UINT16_MAX);
+            break;
+        case SG_TEXEL_S16:
+            wide = (uint32_t)narrowed(x, wide, INT16_MIN, INT16_MAX);
+            break;
+        case SG_TEXEL_HALF:
+            wide = sg_matrix_to_half(sg_bits_float(wide));
+            break;
+        default:
+            memcpy(at + 4 * c, &wide, 4);
+            continue;
+        }
+        const uint16_t narrow = (uint16_t)wide;
+        memcpy(at + 2 * c, &narrow, 2);
+    }
+}
+
 void sg_rt_sust(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
                 const void *value)
 {
-    void *at = locate(t, surface, operation, coordinates);
-    if (at != NULL)
-        memcpy(at, value, operation >> SG_SURFACE_BYTES_SHIFT & 255);
+    const struct sg_texture *x = surface_of(t, surface);
+    const unsigned bytes = operation >> SG_SURFACE_BYTES_SHIFT & 255;
+    void *at = locate(t, x, operation, coordinates);
+    if (at == NULL)
+        return;
+    if (operation & SG_SURFACE_FORMATTED)
+        store_formatted(x, at, value, bytes / 4);
+    else
+        memcpy(at, value, bytes);
 }
 
 /* *at = smaller or larger of *at and value, atomically. */
@@ -86,7 +149,7 @@ void sg_rt_sust(struct sg_thread *t, uint64_t surface, uint32_t operation, const
 void sg_rt_sured(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,
                  uint64_t value)
 {
-    void *at = locate(t, surface, operation, coordinates);
+    void *at = locate(t, surface_of(t, surface), operation, coordinates);
     const bool wide = (operation >> SG_SURFACE_BYTES_SHIFT & 255) == 8;
     const bool is_signed = operation & SG_SURFACE_SIGNED;
     if (at == NULL)

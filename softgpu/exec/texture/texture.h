@@ -56,11 +56,13 @@ struct sg_texture {
     enum sg_texel texel;
     uint8_t channels;
     uint8_t n_levels;
-    bool surface;      /* a surface object: nothing below matters but what it is of and the first level */
+    bool
+        surface; /* a surface object: nothing below matters but what it is of, fractions and the first level */
     bool mipmapped;    /* what it is of, for queries: a mipmapped array, */
     bool layered;      /* layers, */
     bool cube;         /* the six faces of cubes */
     bool linear;       /* linear memory: fetches outside of it return 0 */
+    bool fractions;    /* the format's integers are fractions, however they are read */
     bool as_float;     /* integers become [0, 1] or [-1, 1] */
     bool srgb;         /* 8-bit colours are decoded */
     bool normalised;   /* coordinates are fractions of the extents */
