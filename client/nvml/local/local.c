@@ -31,6 +31,8 @@
 #define CLOCKS            4
 #define FABRIC_SINCE      90 /* the capability from which devices may be part of a fabric, and say whether */
 #define FABRIC_NONE       28 /* bytes of nvmlGpuFabricInfo_t: all zero are a device of none */
+#define LINK_GENERATION   3  /* of PCI Express, with which 16 lanes are about as fast as a copy in memory */
+#define LINK_LANES        16
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;                       /* nvmlInit less nvmlShutdown */
@@ -329,6 +331,13 @@ int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uin
         return tell_clock(&now, words);
     case RG_QUESTION_nvmlDeviceGetMemoryBusWidth:
         return tell(words[0], now.bus_bits);
+    case RG_QUESTION_nvmlDeviceGetCurrPcieLinkGeneration:
+    case RG_QUESTION_nvmlDeviceGetGpuMaxPcieLinkGeneration:
+    case RG_QUESTION_nvmlDeviceGetMaxPcieLinkGeneration:
+        return tell(words[0], LINK_GENERATION);
+    case RG_QUESTION_nvmlDeviceGetCurrPcieLinkWidth:
+    case RG_QUESTION_nvmlDeviceGetMaxPcieLinkWidth:
+        return tell(words[0], LINK_LANES);
     case RG_QUESTION_nvmlDeviceGetComputeMode:
         return tell(words[0], now.compute_mode);
     case RG_QUESTION_nvmlDeviceGetDisplayActive:

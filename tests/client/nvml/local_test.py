@@ -88,6 +88,17 @@ def check_clocks(nvml, device):
     assert out.value == 64, out.value
 
 
+def check_link(nvml, device):
+    """Programs multiply generation and width of a device's link, and end where there are none."""
+    out = ctypes.c_uint()
+    for which, expected in (("CurrPcieLinkGeneration", 3), ("MaxPcieLinkGeneration", 3), ("GpuMaxPcieLinkGeneration", 3),
+                            ("CurrPcieLinkWidth", 16), ("MaxPcieLinkWidth", 16)):
+        function = getattr(nvml.functions, "nvmlDeviceGet" + which)
+        must(function(device, ctypes.byref(out)))
+        assert out.value == expected, (which, out.value)
+        must(function(device, None), INVALID_ARGUMENT)
+
+
 class Uuid(ctypes.Structure):
     """nvmlUUID_t: `value` is the text, or the sixteen bytes."""
     _fields_ = [("version", ctypes.c_uint), ("kind", ctypes.c_uint), ("value", ctypes.c_char * 41)]
@@ -158,6 +169,7 @@ def inside():
     assert nvml.p2p(first, second, 0) == 0 and nvml.p2p(first, first, 0) == 0 and nvml.p2p(first, second, 2) == 5
     must(nvml.functions.nvmlDeviceGetTemperature(first, 0, ctypes.byref(count)), NOT_SUPPORTED)
     check_clocks(nvml, first)
+    check_link(nvml, first)
     check_fabric(nvml, first)
     check_branch(nvml)
     child = os.fork()  # nothing has been initialised, so a child may use the device
