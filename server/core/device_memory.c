@@ -20,7 +20,7 @@ static bool is_shared(struct rg_worker *worker, uint64_t address, uint64_t *end)
     return shared;
 }
 
-/* The range that an address lies in, if it is the session's. */
+/* The range that an address lies in, if it is the session's; without `worker`, host memory is not. */
 static bool find(struct rg_worker *worker, uint64_t address, struct rg_known_range *out)
 {
     unsigned type = 0;
@@ -33,7 +33,7 @@ static bool find(struct rg_worker *worker, uint64_t address, struct rg_known_ran
         type = 0;
     if (type == CU_MEMORYTYPE_HOST) { /* page-locked: also buffers of the worker's own */
         out->start = address;
-        return is_shared(worker, address, &out->end);
+        return worker && is_shared(worker, address, &out->end);
     }
     if ((type == 0 || size == 0) && rg_driver.cuMemGetAddressRange_v2(&start, &size, address) == CUDA_SUCCESS)
         type = CU_MEMORYTYPE_DEVICE; /* variables, where a driver counts those apart */
@@ -114,4 +114,17 @@ bool rg_request_device_memory(struct rg_request *request, uint64_t address, uint
     if (!good && request->result == CUDA_SUCCESS)
         request->result = CUDA_ERROR_INVALID_VALUE;
     return good;
+}
+
+bool rg_is_device_memory(uint64_t address, uint64_t size)
+{
+    uint64_t end;
+    if (!rg_driver_has(cuPointerGetAttributes))
+        return true;
+    if (__builtin_add_overflow(address, size, &end))
+        return false;
+    for (struct rg_known_range range; address < end; address = range.end)
+        if (!find(NULL, address, &range))
+            return false;
+    return true;
 }

@@ -96,6 +96,8 @@ bool rg_request_enter(struct rg_request *request, bool context);
  */
 bool rg_request_device_memory(struct rg_request *request, uint64_t address, uint64_t pitch, uint64_t width,
                               uint64_t height);
+/** Whether all of it is device memory: what travels outside of records (managed/) names addresses, too. Any thread. */
+bool rg_is_device_memory(uint64_t address, uint64_t size);
 /** Bytes of `n` elements; more than there can be if that is no number. */
 static inline uint64_t rg_request_bytes_of(uint64_t n, uint64_t size)
 {

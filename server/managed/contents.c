@@ -85,7 +85,7 @@ static bool take_bytes(struct contents *from, void *to, size_t size)
 static CUresult write_device(struct contents *from, const struct rg_managed_context *context,
                              uint64_t address, size_t size, bool *broken)
 {
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = rg_is_device_memory(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     while (size) {
         const size_t part = size < RG_MANAGED_STAGING ? size : RG_MANAGED_STAGING;
         if (!take_bytes(from, context->staging, part)) {
@@ -160,7 +160,9 @@ static CUresult read_memory(struct rg_worker *worker, const struct rg_managed_co
         memcpy(to, host, size);
         return CUDA_SUCCESS;
     }
-    CUresult result = rg_driver.cuMemcpyDtoHAsync_v2(to, address, size, context->stream);
+    if (!rg_is_device_memory(address, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = rg_driver.cuMemcpyDtoHAsync_v2(to, address, size, context->stream);
     return result == CUDA_SUCCESS ? rg_driver.cuStreamSynchronize(context->stream) : result;
 }
 

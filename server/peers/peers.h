@@ -57,6 +57,7 @@ struct rg_peer {
     bool connects, upgrades;           /* this side has opened it; it may move */
     struct rg_priority_lock send_lock; /* who sends data is in no hurry */
     struct rg_chunk_size chunk;        /* of data of copies */
+    unsigned n_early;                  /* transfers that it has spoken of before the client has */
     pthread_t reader;
     bool reader_runs;
     /* of another process: who has the lock receives */
@@ -124,8 +125,7 @@ void rg_peer_transfers_end(struct rg_worker *worker);
 /** What was asked for before the client's record came. The lock. */
 struct rg_peers {
     pthread_cond_t changed;
-    struct rg_hash_table early;
-    unsigned n_early;
+    struct rg_hash_table early; /* transfers.h */
     struct rg_peer peers[RG_SERVERS_MAX];
     struct rg_peer *others[RG_PEERS_OTHERS_MAX]; /* of other processes */
     bool rdma;                                   /* rg_peers_allow_rdma; set before any connection comes */

@@ -2,6 +2,7 @@
 #include "server/peers/transfers.h"
 
 #include "common/sync/scoped_lock.h"
+#include "transport/transport.h"
 
 #include <stdlib.h>
 
@@ -12,11 +13,46 @@ static pthread_mutex_t *lock_of(struct rg_worker *worker)
 
 /* --- records ---------------------------------------------------------------------------------------------- */
 
-static void drop_early(struct rg_worker *worker, struct rg_peer_early *early)
+/* What the peer has said of a transfer; NULL: nothing. The lock is held. */
+static struct rg_peer_early *find_early(const struct rg_peer *peer, uint64_t transfer)
 {
-    rg_hash_table_remove(&rg_peers_of(worker)->early, &early->link);
-    rg_peers_of(worker)->n_early--;
+    struct rg_hash_link *at = rg_hash_table_first(&rg_peers_of(peer->worker)->early, transfer);
+    while (at && ((struct rg_peer_early *)at)->peer != peer)
+        at = rg_hash_table_next(at);
+    return (struct rg_peer_early *)at;
+}
+
+static void drop_early(struct rg_peer_early *early)
+{
+    struct rg_peer *peer = early->peer;
+    rg_hash_table_remove(&rg_peers_of(peer->worker)->early, &early->link);
+    peer->n_early--;
     free(early);
+}
+
+/* Whether it can be said of a transfer of that kind and size. */
+static bool fits(const struct rg_peer_early *early, const struct rg_deferred_item *item)
+{
+    const size_t most = item->kind == RG_DEFERRED_PEER_SEND ? item->total : 0;
+    return early->demanded <= most && (!early->signalled || item->kind == RG_DEFERRED_PEER_WAIT);
+}
+
+/* Takes what was said of it. Who has said what cannot be has broken the protocol: its reader ends the connection. The lock is held. */
+static void take_early(struct rg_deferred_item *item)
+{
+    struct rg_peer_early *early = find_early(item->peer, item->id);
+    if (!early)
+        return;
+    if (fits(early, item)) {
+        if (item->demanded < early->demanded)
+            item->demanded = early->demanded;
+        item->failed |= early->failed;
+        item->answered |= early->signalled;
+    } else {
+        item->failed = true;
+        rg_conn_interrupt(item->peer->conn);
+    }
+    drop_early(early);
 }
 
 bool rg_peer_bind(struct rg_deferred_item *item, unsigned number)
@@ -26,15 +62,7 @@ bool rg_peer_bind(struct rg_deferred_item *item, unsigned number)
     item->peer = rg_peer_find(worker, number);
     if (!item->peer)
         return false;
-    struct rg_peer_early *early =
-        (struct rg_peer_early *)rg_hash_table_first(&rg_peers_of(worker)->early, item->id);
-    if (early && early->peer == item->peer) {
-        if (item->demanded < early->demanded)
-            item->demanded = early->demanded;
-        item->failed |= early->failed;
-        item->answered |= early->signalled;
-        drop_early(worker, early);
-    }
+    take_early(item);
     rg_deferred_tell(item);
     return true;
 }
@@ -43,10 +71,9 @@ void rg_peer_tell_failed(struct rg_worker *worker, unsigned number, uint64_t tra
 {
     pthread_mutex_lock(lock_of(worker));
     struct rg_peer *peer = rg_peer_find(worker, number);
-    struct rg_peer_early *early =
-        (struct rg_peer_early *)rg_hash_table_first(&rg_peers_of(worker)->early, transfer);
-    if (early && early->peer == peer)
-        drop_early(worker, early);
+    struct rg_peer_early *early = peer ? find_early(peer, transfer) : NULL;
+    if (early)
+        drop_early(early);
     pthread_mutex_unlock(lock_of(worker));
     if (peer)
         (void)rg_peer_send(peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL,
@@ -63,15 +90,14 @@ void rg_peer_report(struct rg_worker *worker, unsigned op)
 
 struct rg_peer_early *rg_peer_early(struct rg_peer *peer, uint64_t transfer)
 {
-    struct rg_peers *peers = rg_peers_of(peer->worker);
-    struct rg_peer_early *early = (struct rg_peer_early *)rg_hash_table_first(&peers->early, transfer);
+    struct rg_peer_early *early = find_early(peer, transfer);
     if (early)
-        return early->peer == peer ? early : NULL;
-    if (peers->n_early >= RG_PEER_EARLY_MAX || (early = calloc(1, sizeof *early)) == NULL)
+        return early;
+    if (peer->n_early >= RG_PEER_EARLY_MAX || (early = calloc(1, sizeof *early)) == NULL)
         return NULL;
     early->peer = peer;
-    rg_hash_table_add(&peers->early, &early->link, transfer);
-    peers->n_early++;
+    rg_hash_table_add(&rg_peers_of(peer->worker)->early, &early->link, transfer);
+    peer->n_early++;
     return early;
 }
 
@@ -124,9 +150,21 @@ bool rg_peer_transfer_message(struct rg_peer *peer, const struct rg_peer_message
 
 /* --- the end ---------------------------------------------------------------------------------------------- */
 
+/* What the peer has said, whose transfers will not be told of any more. */
+static void drop_all_early(struct rg_peer *peer)
+{
+    struct rg_hash_table *table = &rg_peers_of(peer->worker)->early;
+    for (struct rg_hash_link *at = rg_hash_table_after(table, NULL), *next; at && peer->n_early; at = next) {
+        next = rg_hash_table_after(table, at);
+        if (((struct rg_peer_early *)at)->peer == peer)
+            drop_early((struct rg_peer_early *)at);
+    }
+}
+
 void rg_peer_transfers_fail(struct rg_peer *peer)
 {
     struct rg_deferred *deferred = rg_deferred_of(peer->worker);
+    drop_all_early(peer);
     for (struct rg_hash_link *at = NULL; (at = rg_hash_table_after(&deferred->items, at));) {
         struct rg_deferred_item *item = (struct rg_deferred_item *)at;
         if (item->peer != peer)

@@ -13,7 +13,7 @@
 /* What the other worker said of a transfer before the client's record came. */
 struct rg_peer_early {
     struct rg_hash_link link; /* by the transfer's number */
-    const struct rg_peer *peer;
+    struct rg_peer *peer;
     size_t demanded;
     bool failed, signalled;
 };
@@ -36,7 +36,7 @@ static inline bool rg_peer_waits(const struct rg_deferred_item *item)
 }
 /** The other side will not do its part: the stream goes on without, and what it copies is zeros. */
 void rg_peer_fail(struct rg_deferred_item *item);
-/** What was said of a transfer that the client has not told of yet; NULL: too many of these. */
+/** What the peer says of a transfer that the client has not told of yet; NULL: it has said something of too many of these. */
 struct rg_peer_early *rg_peer_early(struct rg_peer *peer, uint64_t transfer);
 /** The peer's item of that number; NULL: there is none (yet). */
 struct rg_deferred_item *rg_peer_item(struct rg_peer *peer, uint64_t transfer);

@@ -11,17 +11,29 @@
 
 enum { PEER = 3, TRANSFER = 9, SOON_MS = 20000 };
 
-/** Hands an end to the worker, as one that it was invited by. */
-static inline void join_peer(struct rg_worker *worker, struct rg_conn *here)
+/** Hands an end to the worker, as one that it was invited by for the peer of that number. */
+static inline void join_as(struct rg_worker *worker, unsigned number, struct rg_conn *here)
 {
     static const struct rg_client_hello hello = {.purpose = RG_PURPOSE_INTRODUCE, .peer_secret = {1, 2, 3}};
     {
         RG_SCOPED_LOCK(&rg_deferred_of(worker)->lock);
-        struct rg_peer *peer = &rg_peers_of(worker)->peers[PEER];
+        struct rg_peer *peer = &rg_peers_of(worker)->peers[number];
         peer->state = RG_PEER_INVITED;
         memcpy(peer->secret, hello.peer_secret, sizeof peer->secret);
     }
     rg_peers_connect(worker, &hello, here);
+}
+
+static inline void join_peer(struct rg_worker *worker, struct rg_conn *here)
+{
+    join_as(worker, PEER, here);
+}
+
+/** Says something, without bulk data. False: the connection is gone. */
+static inline bool say_plain(struct rg_conn *conn, const struct rg_peer_message *message)
+{
+    const struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
+    return rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1}) == RG_OK;
 }
 
 /** Says something of the transfer, with bulk data of that size unless it is NULL. */
