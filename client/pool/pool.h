@@ -14,6 +14,7 @@
  *   lease-taken         the id is of a lease with another wish
  *   lease-busy          somebody else does something with the id at this moment: try again
  *   lease-clients       the server answers too many at this moment, of one user or in all: ask another one
+ *   lease-requests      as many requests of the user wait in the pool as may
  *   lease-impossible    the pool, as it is now, could never grant it
  *   lease-not-free      not now, and no waiting was wanted; lease-waited: not in the time of waiting
  *   lease-gone, lease-not-yours, lease-not-kept

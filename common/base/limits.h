@@ -97,9 +97,11 @@
 #define RG_SHARE_RULES_NAMES_MAX 16384u     /* users and projects in it */
 
 /* Questions outside of sessions */
-#define RG_QUESTION_SIZE_MAX      8192       /* of a question's encoded form */
-#define RG_ANSWER_SIZE_MAX        65536      /* of an answer's, and of the memory that its values need */
-#define RG_NVML_PROCESSES_MAX     256        /* processes that a server tells of */
+#define RG_QUESTION_SIZE_MAX      8192  /* of a question's encoded form */
+#define RG_ANSWER_SIZE_MAX        65536 /* of an answer's, and of the memory that its values need */
+#define RG_NVML_PROCESSES_MAX     256   /* processes that a server tells of */
+#define RG_NETPERF_OF_ONE_MAX     4u    /* measurements at once of one user, or one address */
+#define RG_NETPERF_PART           4u /* the part of the sessions that there may be that measure: a quarter */
 #define RG_NETPERF_HELLO_MAX      65536u     /* bytes of its first message */
 #define RG_NETPERF_REPLIES_MAX    65536u     /* answers to one request */
 #define RG_NETPERF_RAW_MAX        (4u << 20) /* bytes read or written in one round */
@@ -113,7 +115,7 @@
 #define RG_EXECUTORS_MAX    1024u /* threads of a worker */
 #define RG_KNOWN_RANGES_MAX 256u  /* of memory that its driver is not asked about again */
 #define RG_IMAGES_MAX       4096u /* that wait to be loaded */
-#define RG_PEER_EARLY_MAX   65536 /* copies and waits that another server speaks of before the client does */
+#define RG_PEER_EARLY_MAX   65536 /* copies and waits that one other server speaks of before the client does */
 #define RG_PEERS_OTHERS_MAX 256   /* sessions of other processes that one is connected to */
 #define RG_DEFERRED_MAX     (256u << 20) /* bytes of deferred transfers under way */
 #define RG_MANAGED_POSTPONED_MAX                                                                             \
@@ -143,12 +145,13 @@
 #define RG_ACCOUNTS_OWNERS_MAX  65536u /* users and projects whose GPU time of a month is known */
 
 /* A pool of servers on etcd (pool/, server/pool/) */
-#define RG_ETCD_REPLY_MAX     (64u << 20) /* bytes of one answer */
-#define RG_ETCD_ENDPOINTS_MAX 16          /* of one cluster */
-#define RG_ETCD_RANGES_MAX    600u        /* watched at once */
-#define RG_POOL_MEMBERS_MAX   4096u       /* servers */
-#define RG_POOL_REQUESTS_MAX  16384u      /* that wait, of the whole pool */
-#define RG_POOL_LEASES_MAX    65536u
+#define RG_ETCD_REPLY_MAX           (64u << 20) /* bytes of one answer */
+#define RG_ETCD_ENDPOINTS_MAX       16          /* of one cluster */
+#define RG_ETCD_RANGES_MAX          600u        /* watched at once */
+#define RG_POOL_MEMBERS_MAX         4096u       /* servers */
+#define RG_POOL_REQUESTS_MAX        16384u      /* that wait, of the whole pool */
+#define RG_POOL_REQUESTS_OF_ONE_MAX 1024u       /* of one user */
+#define RG_POOL_LEASES_MAX          65536u
 #define RG_POOL_LINKS_MAX                                                                                    \
     4096u /* machines of users that have measured the way to servers, of the whole pool */
 #define RG_POOL_LINKS_OF_ONE_MAX 64u /* of one user */

@@ -47,18 +47,21 @@ struct rg_agent_ask {
     char lease[RG_POOL_ID];
     /* what a lease says that this connection holds, and no other; before, what its client held it by */
     char hold[RG_POOL_ID];
-    bool chosen;      /* the client has chosen both: it knows its lease whether it was told of it or not */
-    bool unsure;      /* a transaction may have made its lease, and has not been answered */
-    bool handed;      /* another server may make its lease: `hold` and its request say for whom */
-    bool keeps;       /* likewise, a lease that is to be kept: its request says that it is not (keeping.c) */
-    bool counts;      /* whether it may be granted depends on what is held in all of the pool */
-    bool gives_back;  /* its client has ended, and the lease is being removed */
-    bool stands_in;   /* it is what another server has handed to this one, while that is carried out */
-    bool at_once;     /* it is being granted without having been in the queue */
-    uint32_t tries;   /* likewise: how often others were faster */
+    bool chosen;     /* the client has chosen both: it knows its lease whether it was told of it or not */
+    bool unsure;     /* a transaction may have made its lease, and has not been answered */
+    bool handed;     /* another server may make its lease: `hold` and its request say for whom */
+    bool keeps;      /* likewise, a lease that is to be kept: its request says that it is not (keeping.c) */
+    bool counts;     /* whether it may be granted depends on what is held in all of the pool */
+    bool gives_back; /* its client has ended, and the lease is being removed */
+    bool stands_in;  /* it is what another server has handed to this one, while that is carried out */
+    bool at_once;    /* it is being granted without having been in the queue */
+    bool counted;    /* it has been in the queue, and is none too many of its owner's */
+    uint32_t
+        tries; /* likewise: how often others were faster; of giving a lease back: how often it was tried */
     json_t *request;  /* the value of its request; of a renewal, the lease's */
     int64_t written;  /* the state must be as new to have its request; while AGAIN, what others have done */
     int64_t changed;  /* the lease's revision: while HOLDING as it was written for it, else as it was read */
+    int64_t created;  /* of a lease that is given back: the revision of its beginning */
     uint64_t seconds; /* of a renewal: how long from now on */
     int64_t etcd_lease_before; /* likewise: what the lease was bound to; 0: not known */
     bool waits;                /* it is content to wait */
@@ -169,8 +172,15 @@ void rg_request_take(struct rg_agent_ask *ask, const json_t *question);
 void rg_ask_go(struct rg_agent_ask *ask);
 /** Goes on with one that others were faster than, once it is told what they have done up to a revision. */
 void rg_ask_again(struct rg_agent_ask *ask, int64_t revision);
-/** Writes it to the queue, unless it or its lease is there. */
+/** Writes it to the queue, unless it or its lease is there, or its owner has as many there as one may have. */
 void rg_ask_queue(struct rg_agent_ask *ask);
+/**
+ * Whether its owner has as many requests as one may have in the queue: before it, if it is there. What others write at the same moment is
+ * seen when all of it is told.
+ */
+bool rg_ask_is_one_too_many(const struct rg_agent_ask *ask);
+/** Tells its client so, and ends. */
+void rg_ask_refuse_one_too_many(struct rg_agent_ask *ask);
 /** The client has gone. */
 void rg_ask_leave(struct rg_agent_ask *ask);
 

@@ -62,15 +62,22 @@ static void tell_waiting(struct rg_agent_ask *ask, uint32_t position, uint32_t o
     json_decref(answer);
 }
 
-static void give_up(struct rg_agent_ask *ask, const char *why)
+/* Its request goes, and the lease that may have come of it. */
+static void undo(const struct rg_agent_ask *ask)
 {
-    char key[40], text[1200];
-    snprintf(text, sizeof text, "%s", why);
+    char key[40];
     snprintf(key, sizeof key, "requests/%s", ask->id);
     rg_agent_undo(ask->agent, key);
     snprintf(key, sizeof key, "leases/%s", ask->lease);
     if (ask->unsure && !ask->chosen)
         rg_agent_undo(ask->agent, key);
+}
+
+static void give_up(struct rg_agent_ask *ask, const char *why)
+{
+    char text[1200];
+    snprintf(text, sizeof text, "%s", why);
+    undo(ask);
     rg_ask_refuse(ask, text);
 }
 
@@ -182,6 +189,23 @@ static void look_unsure(struct rg_agent *agent)
         rg_commit_finish(ask, held->value); /* another may take its place in the list */
         if (i < agent->n_asks && agent->asks[i] == ask)
             i++;
+    }
+}
+
+/* Those that are in the queue for the first time, and of whose owner others were faster: once, as there are only fewer before it later. */
+static void look_crowded(struct rg_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->n_asks;) {
+        struct rg_agent_ask *ask = agent->asks[i];
+        const bool is_new = ask->state == RG_ASK_WAITING && ask->socket >= 0 && !ask->counted &&
+                            rg_pool_mirror_request(&agent->mirror, ask->id);
+        ask->counted = ask->counted || is_new;
+        if (is_new && rg_ask_is_one_too_many(ask)) {
+            undo(ask);
+            rg_ask_refuse_one_too_many(ask); /* another takes its place in the list */
+        } else {
+            i++;
+        }
     }
 }
 
@@ -384,6 +408,7 @@ uint64_t rg_grants_look(struct rg_agent *agent)
         return agent->look_ns;
     agent->decided = agent->changes;
     look_unsure(agent);
+    look_crowded(agent);
     look_lost(agent);
     agent->look_ns = UINT64_MAX;
     const uint64_t due = decide(agent);

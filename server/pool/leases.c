@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TRIES_MAX 4u /* of giving a lease back that changes */
+
 /* --- what there is ------------------------------------------------------------------------------------------------- */
 
 static uint64_t expiry(const json_t *value)
@@ -105,30 +107,68 @@ void rg_leases_find(struct rg_agent_ask *ask, const json_t *question)
 
 /* --- giving back ------------------------------------------------------------------------------------------------------ */
 
+/* Of the lease that etcd has answered: a lease of an id that was used before is another one. */
+static int64_t created_of(const json_t *range)
+{
+    return rg_etcd_get_number(json_array_get(json_object_get(range, "kvs"), 0), "create_revision");
+}
+
+static void released(void *data, enum rg_status status, const json_t *reply, const char *why);
+
+/* The lease whose revision was read is removed, and no other that has come to its id meanwhile. */
+static void release(struct rg_agent_ask *ask)
+{
+    const struct rg_agent *agent = ask->agent;
+    char key[40];
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    ask->tries++;
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:[o], s:[o], s:[{s:{s:o}}]}", "compare",
+                           rg_agent_compare(agent, ask->changed, key), "success", rg_agent_remove(agent, key),
+                           "failure", "request_range", "key", rg_agent_key(agent, "%s", key)),
+                 released, ask);
+}
+
+/* It has changed since it was read: who may have it is asked of what it is now. */
+static void release_changed(struct rg_agent_ask *ask, const json_t *reply)
+{
+    const json_t *range =
+        json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range");
+    json_t *value = rg_leases_looked_up(ask, RG_OK, range, "");
+    if (!value)
+        return;
+    json_decref(value);
+    if (created_of(range) != ask->created)
+        rg_ask_refuse_as(
+            ask, "lease-gone",
+            "the lease was given back, or its time was over, and there is another one of its id now");
+    else if (ask->tries >= TRIES_MAX)
+        rg_ask_refuse_as(ask, "lease-busy", "the lease has changed at this moment; try again");
+    else
+        release(ask);
+}
+
 static void released(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
     if (status != RG_OK)
         rg_ask_refuse_as(ask, "pool-unreachable", "the lease could not be given back: %s; try again later",
                          why);
-    else if (rg_etcd_get_number(reply, "deleted") == 0)
-        rg_ask_refuse_as(ask, "lease-gone",
-                         "there is no such lease any more: it was given back, or its time was over");
-    else
+    else if (json_is_true(json_object_get(reply, "succeeded")))
         rg_ask_answer(ask, json_pack("{s:s, s:s}", "state", "released", "lease", ask->lease));
+    else
+        release_changed(ask, reply);
 }
 
 static void release_found(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
     json_t *value = rg_leases_looked_up(ask, status, reply, why);
-    char key[40];
     if (!value)
         return;
     json_decref(value);
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    rg_etcd_call(ask->agent->etcd, "/v3/kv/deleterange",
-                 json_pack("{s:o}", "key", rg_agent_key(ask->agent, "%s", key)), released, ask);
+    ask->created = created_of(reply);
+    release(ask);
 }
 
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question)

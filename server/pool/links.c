@@ -7,8 +7,8 @@
  * are left out. It is bound to an etcd lease of KEPT_S, so that what nobody measures again is forgotten. What a machine is called is the
  * client's word: it is asked about by the same user alone.
  */
-#include "common/base/hash_table.h"
 #include "common/base/printable.h"
+#include "common/cache/digest.h"
 #include "server/pool/agent.h"
 #include "server/pool/picture.h"
 
@@ -20,10 +20,14 @@
 #define KEPT_S    (30 * 86400)
 #define DRAWN_MAX 256u /* different machines in one decision; of others nothing is known */
 
+/* By a digest: nobody finds another machine's name that has the id of somebody else, and the id tells nothing of either. */
 static void id_of(const char *key, const char *machine, char id[RG_POOL_ID])
 {
-    const uint64_t who = rg_hash_bytes(RG_HASH_EMPTY, key, strlen(key) + 1);
-    snprintf(id, RG_POOL_ID, "%016" PRIx64, rg_hash_bytes(who, machine, strlen(machine)));
+    const struct rg_digest_part parts[] = {{key, strlen(key)}, {machine, strlen(machine)}};
+    const struct rg_digest digest = rg_digest_of(parts, 2);
+    uint64_t number;
+    memcpy(&number, digest.bytes, sizeof number);
+    snprintf(id, RG_POOL_ID, "%016" PRIx64, number);
 }
 
 const json_t *rg_links_of(const struct rg_pool_mirror *mirror, const char *key, const char *machine)

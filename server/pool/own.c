@@ -228,10 +228,13 @@ static void free_shares(struct rg_agent *agent, const struct rg_pool_member *sel
     }
     for (uint32_t i = 0; i < agent->own.n; i++) {
         const struct rg_own_lease *lease = agent->own.leases[i];
+        const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
         char key[40];
-        if (!lease->here || !rg_pool_mirror_lease(&agent->mirror, lease->id) || !is_free(agent, lease->id))
+        if (!lease->here || !held || !is_free(agent, lease->id))
             continue;
         snprintf(key, sizeof key, "leases/%s", lease->id);
+        /* its client may come back to it at this moment */
+        json_array_append_new(compare, rg_agent_compare(agent, held->changed, key));
         json_array_append_new(changes, rg_agent_remove(agent, key));
     }
     if (!any) {

@@ -121,10 +121,32 @@ static uint64_t at_most(uint64_t number, uint64_t most)
     return number < most ? number : most;
 }
 
+bool rg_ask_is_one_too_many(const struct rg_agent_ask *ask)
+{
+    const struct rg_pool_mirror *mirror = &ask->agent->mirror;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < mirror->n_requests && strcmp(mirror->requests[i]->id, ask->id) != 0; i++)
+        n += strcmp(rg_json_get_text(mirror->requests[i]->value, "user"), ask->owner) == 0;
+    return n >= RG_POOL_REQUESTS_OF_ONE_MAX;
+}
+
+void rg_ask_refuse_one_too_many(struct rg_agent_ask *ask)
+{
+    rg_ask_refuse_as(ask, "lease-requests",
+                     "%u requests of %s wait in the pool, and of one user there are no more: ask again when "
+                     "some of them have been granted",
+                     RG_POOL_REQUESTS_OF_ONE_MAX, ask->owner_name[0] ? ask->owner_name : "this address");
+}
+
 void rg_ask_queue(struct rg_agent_ask *ask)
 {
     struct rg_agent *agent = ask->agent;
     char request[40], lease[40];
+    /* of an id that its client has chosen, or of one whose transaction was not answered, the lease may be there */
+    if (!ask->chosen && !ask->unsure && rg_ask_is_one_too_many(ask)) {
+        rg_ask_refuse_one_too_many(ask);
+        return;
+    }
     snprintf(request, sizeof request, "requests/%s", ask->id);
     snprintf(lease, sizeof lease, "leases/%s", ask->id);
     ask->state = RG_ASK_QUEUEING;

@@ -46,10 +46,38 @@ static enum rg_status check_share(const struct rg_sessions *sessions, const stru
         who->name, n);
 }
 
+enum rg_status rg_sessions_admit_netperf(const struct rg_sessions *sessions, const struct rg_who *who,
+                                         const char *address, struct rg_monitor_answer *answer)
+{
+    const uint32_t most = (sessions->max + RG_NETPERF_PART - 1) / RG_NETPERF_PART;
+    char key[2 * RG_CONTROL_TEXT], other[sizeof key];
+    uint32_t n = 0, own = 0;
+    if (!sessions->netperf[0])
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
+            "this server does not answer measurements (--no-netperf, or its installation is incomplete)");
+    rg_who_key(who, address, key, sizeof key);
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        const struct rg_session_entry *entry = sessions->entries[i];
+        if (entry->info.n_devices)
+            continue;
+        rg_who_key(&entry->who, entry->info.peer, other, sizeof other);
+        own += strcmp(key, other) == 0;
+        n++;
+    }
+    if (own < RG_NETPERF_OF_ONE_MAX && n < most)
+        return RG_OK;
+    return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
+                      "the server answers %u measurements at this moment, %u of them yours, and no more at "
+                      "once: try again when one has ended",
+                      n, own);
+}
+
 static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                            const struct rg_monitor_start *wanted, const struct rg_who *who,
+                            const struct rg_monitor_question *question, const struct rg_who *who,
                             struct rg_session_info *info, struct rg_monitor_answer *answer)
 {
+    const struct rg_monitor_start *wanted = &question->start;
     if (sessions->n >= sessions->max)
         return rg_refusal(
             answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
@@ -57,13 +85,8 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
             "--max-sessions",
             sessions->n);
     RG_TRY(check_share(sessions, who, answer));
-    if (wanted->purpose == RG_PURPOSE_NETPERF) {
-        if (sessions->netperf[0])
-            return RG_OK;
-        return rg_refusal(
-            answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
-            "this server does not answer measurements (--no-netperf, or its installation is incomplete)");
-    }
+    if (wanted->purpose == RG_PURPOSE_NETPERF)
+        return rg_sessions_admit_netperf(sessions, who, question->peer.address, answer);
     return rg_placement(sessions, driver, wanted, who, info, answer);
 }
 
@@ -182,7 +205,7 @@ static enum rg_status start(struct rg_sessions *sessions, const struct rg_driver
         return rg_refusal(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
                           "the server is out of memory; try again later");
     struct rg_session_info *info = &entry->info;
-    RG_TRY(admit(sessions, driver, wanted, who, info, answer));
+    RG_TRY(admit(sessions, driver, question, who, info, answer));
     info->id = sessions->next_id;
     info->identity = wanted->claimed;
     info->since_unix = (uint64_t)time(NULL);

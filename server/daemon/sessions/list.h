@@ -10,6 +10,13 @@ struct rg_session_entry *rg_sessions_find(const struct rg_sessions *sessions, ui
 void rg_sessions_show(struct rg_sessions *sessions, uint32_t place);
 /** Whether a session is over whose worker still has what it was given; `info`: of those devices, NULL: of any. */
 bool rg_sessions_any_leaves(const struct rg_sessions *sessions, const struct rg_session_info *info);
+/**
+ * Whether the connection may be measured: so that places for sessions are left, and the way here to others, whoever measures. Else `answer`
+ * has what to tell the client.
+ */
+RG_MUST_CHECK enum rg_status rg_sessions_admit_netperf(const struct rg_sessions *sessions,
+                                                       const struct rg_who *who, const char *address,
+                                                       struct rg_monitor_answer *answer);
 
 /** A session is no more; `end` as wait(2) has it. */
 void rg_ended_remember(struct rg_sessions *sessions, const struct rg_session_entry *entry, int end);

@@ -4,6 +4,7 @@
  */
 #include "common/base/file.h"
 #include "common/base/hash_table.h"
+#include "common/cache/digest.h"
 #include "server/pool/agent.h"
 
 #include <criterion/criterion.h>
@@ -200,23 +201,47 @@ Test(told, names_of_projects_have_an_end, .init = start)
     cr_expect(!strstr(said, "[lease-project]"), "%s", said);
 }
 
-/* The id of figures is made of user and machine by a hash that can be met on purpose. */
-Test(told, figures_of_somebody_else_stay, .init = start)
+/* Alice's figures, under an id. */
+static void put_figures_of_alice(uint64_t id)
 {
-    static const char bob[] = "3 bob", machine[] = "made-up";
-    const uint64_t id =
-        rg_hash_bytes(rg_hash_bytes(RG_HASH_EMPTY, bob, sizeof bob), machine, strlen(machine));
-    char key[64], said[2048] = "";
+    char key[64];
     snprintf(key, sizeof key, "links/%016" PRIx64, id);
-    put("servers", 1, json_pack("{s:s}", "address", "gpu:7600"));
     rg_pool_mirror_put(&agent.mirror, key,
                        "{\"user\":\"3 alice\",\"machine\":\"node\",\"servers\":{\"gpu:7600\":[1,2]}}", 1, 1);
     rg_pool_mirror_whole(&agent.mirror, 1);
-    ask(bob, "{\"ask\":\"measured\",\"machine\":\"made-up\",\"servers\":{\"gpu:7600\":[3,4]}}", said,
-        sizeof said);
+}
+
+#define BOB     "3 bob"
+#define MADE_UP "made-up"
+
+static const char measured[] =
+    "{\"ask\":\"measured\",\"machine\":\"" MADE_UP "\",\"servers\":{\"gpu:7600\":[3,4]}}";
+
+/* Whatever id somebody's figures have by chance, nobody else writes them. */
+Test(told, figures_of_somebody_else_stay, .init = start)
+{
+    const struct rg_digest_part parts[] = {{BOB, strlen(BOB)}, {MADE_UP, strlen(MADE_UP)}};
+    const struct rg_digest digest = rg_digest_of(parts, 2);
+    uint64_t id;
+    char said[2048] = "";
+    memcpy(&id, digest.bytes, sizeof id);
+    put("servers", 1, json_pack("{s:s}", "address", "gpu:7600"));
+    put_figures_of_alice(id);
+    ask(BOB, measured, said, sizeof said);
     cr_expect(strstr(said, "call it differently"), "%s", said);
-    ask(bob, "{\"ask\":\"measured\",\"machine\":\"other\",\"servers\":{\"gpu:7600\":[3,4]}}", said,
+    ask(BOB, "{\"ask\":\"measured\",\"machine\":\"other\",\"servers\":{\"gpu:7600\":[3,4]}}", said,
         sizeof said);
+    cr_expect_str_empty(said, "%s", said);
+}
+
+/* A hash that can be turned round would let anybody find a name for a machine by which somebody else can tell of theirs no more. */
+Test(told, nobody_finds_the_id_of_somebody_elses_figures, .init = start)
+{
+    char said[2048] = "";
+    put("servers", 1, json_pack("{s:s}", "address", "gpu:7600"));
+    put_figures_of_alice(
+        rg_hash_bytes(rg_hash_bytes(RG_HASH_EMPTY, BOB, sizeof BOB), MADE_UP, strlen(MADE_UP)));
+    ask(BOB, measured, said, sizeof said);
     cr_expect_str_empty(said, "%s", said);
 }
 
