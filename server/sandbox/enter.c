@@ -92,8 +92,10 @@ static const char *cover_of(const char *path)
 
 bool rg_sandbox_is_below_cover(const char *path)
 {
-    const char *cover = cover_of(path);
-    return cover && path[strlen(cover)] == '/' && path[strlen(cover) + 1] && !strstr(path, "/..");
+    const char *cover = cover_of(path), *rest = cover ? path + strlen(cover) : "";
+    while (*rest == '/' || (*rest == '.' && (rest[1] == '/' || !rest[1])))
+        rest++;
+    return *rest && !strstr(path, "/..");
 }
 
 /* mkdir -p; those that exist are well. */

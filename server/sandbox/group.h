@@ -39,5 +39,12 @@ void rg_sandbox_group_free(struct rg_sandbox_group *group);
 
 /** Puts the folders that every process keeps, and that of its driver (or NULL), behind the `n` that it has (lease.c). */
 void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver, int n);
+/**
+ * Says where the linker finds libraries, `driver`'s folder (or NULL) behind what the environment says, and puts those of them that are to be
+ * seen behind the `n` folders that are kept (libraries.c).
+ */
+void rg_sandbox_find_libraries(struct rg_sandbox_lease *lease, const char *driver, int n);
+/** Frees that; a zeroed lease is fine. */
+void rg_sandbox_forget_libraries(struct rg_sandbox_lease *lease);
 
 #endif

@@ -207,6 +207,7 @@ static bool find_measures(struct rg_sandboxes *sandboxes, char *why, size_t why_
     if (geteuid() != 0)
         trial->sandbox.policy.measures &= ~(uint32_t)(RG_SANDBOX_OWN_USER | RG_SANDBOX_PROCESSES);
     sandboxes->measures = rg_sandbox_find(&trial->sandbox, missing, sizeof missing);
+    rg_sandbox_forget_libraries(trial);
     if (geteuid() != 0)
         snprintf(missing + strlen(missing), sizeof missing - strlen(missing),
                  "%sown user: the server is not root", missing[0] ? "; " : "");

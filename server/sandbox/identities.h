@@ -50,8 +50,8 @@ struct rg_sandbox_lease {
     } caches[RG_SANDBOX_CACHES];
     char soft_share[PATH_MAX + 32], mps[PATH_MAX + 32]; /* assignments */
     char shm[PATH_MAX], library[PATH_MAX], driver[PATH_MAX];
-    char linker[3 * PATH_MAX];    /* an assignment */
-    char libraries[2 * PATH_MAX]; /* folders of the environment's that are kept, each with its end */
+    char *linker, *nccl;         /* assignments (libraries.c); NULL: none */
+    char *kept[RG_SANDBOX_KEEP]; /* folders of libraries that are kept, each at its place in `sandbox` */
 };
 
 /**

@@ -14,7 +14,10 @@ int rg_sandbox_reap(pid_t child);
 int rg_sandbox_confine_files(const struct rg_sandbox_policy *policy, char *why, size_t why_size);
 int rg_sandbox_confine_calls(const struct rg_sandbox_policy *policy, char *why, size_t why_size);
 
-/** Whether the folder lies in one that is covered in a mount namespace of its own, and is not that itself. Async-signal-safe. */
+/**
+ * Whether the folder, which is named by its own name, lies in one that is covered in a mount namespace of its own, and is not that itself.
+ * Async-signal-safe.
+ */
 bool rg_sandbox_is_below_cover(const char *path);
 
 /** Loads the filter, a libseccomp context, with a process beside that names what it would refuse; 0 or an errno. */

@@ -72,22 +72,9 @@ static void add_device_groups(struct rg_sandbox *sandbox)
     }
 }
 
-/* Where the server's environment has the linker find libraries, the driver's or our own, and NCCL. */
-static void keep_libraries(struct rg_sandbox_lease *lease, int n)
+static bool loads_driver(enum rg_sandbox_program program)
 {
-    const char *list = getenv("LD_LIBRARY_PATH"), *nccl = getenv("REMOTE_GPU_NCCL");
-    const char *slash = nccl ? strrchr(nccl, '/') : NULL;
-    char *at = lease->libraries, *end;
-    if (snprintf(lease->libraries, sizeof lease->libraries, "%s:%.*s", list ? list : "",
-                 slash ? (int)(slash - nccl) : 0, slash ? nccl : "") >= (int)sizeof lease->libraries)
-        rg_info("sandbox: LD_LIBRARY_PATH is too long, and workers see a part of it");
-    for (; *at && n < RG_SANDBOX_KEEP; at = end) {
-        end = at + strcspn(at, ":;");
-        if (*end)
-            *end++ = '\0';
-        if (rg_sandbox_is_below_cover(at))
-            lease->sandbox.keep[n++].folder = at;
-    }
+    return program == RG_SANDBOX_WORKER || program == RG_SANDBOX_PROBE || program == RG_SANDBOX_MANAGER;
 }
 
 void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver, int n)
@@ -113,12 +100,9 @@ void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver,
         keep[n++].folder = dump;
     if (lease->sandbox.policy.mps[0])
         keep[n++].folder = lease->sandbox.policy.mps;
-    keep_libraries(lease, n);
-}
-
-static bool loads_driver(enum rg_sandbox_program program)
-{
-    return program == RG_SANDBOX_WORKER || program == RG_SANDBOX_PROBE || program == RG_SANDBOX_MANAGER;
+    /* the driver opens further libraries by name, as its compiler: they lie beside it, which may be no place of the linker's */
+    const bool beside = loads_driver(lease->sandbox.policy.program) && !lease->sandbox.policy.soft;
+    rg_sandbox_find_libraries(lease, beside ? driver : NULL, n);
 }
 
 static uint32_t measures_of(const struct rg_sandboxes *sandboxes, enum rg_sandbox_program program)
@@ -158,19 +142,6 @@ static void set_mps(struct rg_sandbox_lease *lease, const char *folder)
     snprintf(sandbox->policy.mps, sizeof sandbox->policy.mps, "%s", folder);
     if (!sandbox->policy.soft)
         sandbox->shm = "/dev/shm";
-}
-
-/* The driver opens further libraries by name, as its compiler. They lie beside it, which may be no place of the linker's. */
-static void set_linker(struct rg_sandbox_lease *lease, const char *driver)
-{
-    const char *list = getenv("LD_LIBRARY_PATH"), *slash = driver ? strrchr(driver, '/') : NULL;
-    const bool more = list && *list;
-    if (!loads_driver(lease->sandbox.policy.program) || lease->sandbox.policy.soft || !slash ||
-        slash == driver)
-        return;
-    if (snprintf(lease->linker, sizeof lease->linker, "LD_LIBRARY_PATH=%s%s%.*s", more ? list : "",
-                 more ? ":" : "", (int)(slash - driver), driver) >= (int)sizeof lease->linker)
-        lease->linker[0] = '\0';
 }
 
 static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *group,
@@ -222,7 +193,6 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
         if (!*lease->caches[i].assignment)
             snprintf(lease->caches[i].assignment, sizeof lease->caches[i].assignment, "%s", caches[i].off);
     set_mps(lease, mps);
-    set_linker(lease, driver);
     rg_sandbox_keep_folders(lease, driver, n_keep);
     rg_sandbox_format(&sandbox->policy, lease->text);
 }
@@ -245,6 +215,7 @@ struct rg_sandbox_lease *rg_sandboxes_lease(struct rg_sandboxes *sandboxes, enum
                          extra->variables[1],
                          lease->mps,
                          lease->linker,
+                         lease->nccl,
                          lease->caches[RG_SANDBOX_IMAGES].assignment,
                          lease->caches[RG_SANDBOX_SOFT].assignment,
                          lease->caches[RG_SANDBOX_CUDA].assignment,
@@ -269,5 +240,6 @@ void rg_sandbox_release(struct rg_sandbox_lease *lease)
         rg_sandbox_group_free(group);
     }
     free(lease->environment);
+    rg_sandbox_forget_libraries(lease);
     free(lease);
 }

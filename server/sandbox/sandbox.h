@@ -75,7 +75,7 @@ struct rg_sandbox_policy {
 
 /* Namespaces that an identity's processes have in common, in the order in which they are joined. */
 enum { RG_SANDBOX_NS_USER, RG_SANDBOX_NS_IPC, RG_SANDBOX_NS_NET, RG_SANDBOX_NAMESPACES };
-enum { RG_SANDBOX_KEEP = 16 };
+enum { RG_SANDBOX_KEEP = 64 };
 
 /** A folder that stays where others are covered, possibly under another name. */
 struct rg_sandbox_keep {
