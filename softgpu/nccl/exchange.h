@@ -74,7 +74,8 @@ struct sg_exchange {
         [SG_NCCL_RANKS_MAX]; /* by enum sg_phase and rank: to which far processes it was sent, or is about to be */
     int outgoing;            /* sums of what is still to be sent */
     int incoming;            /* data that is being received into its memory */
-    int parts[SG_NCCL_RANKS_MAX];     /* of what far ranks give, and have reduced: those that have not come */
+    int parts[SG_NCCL_RANKS_MAX];     /* of what far ranks give: those that have not come */
+    bool owes[SG_NCCL_RANKS_MAX];     /* what a far rank has reduced has not come */
     struct sg_exchange *before;       /* whose memory it takes over, and has not yet */
     bool has_successor;               /* is another one's `before` */
     bool is_free;                     /* that has been told that it may */

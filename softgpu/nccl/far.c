@@ -73,7 +73,8 @@ bool sg_far_comes(struct sg_clique *clique, struct sg_peer *peer, const struct s
         return true;
     if (far < 0 || wire->rank < 0 || wire->rank >= n || clique->at[wire->rank] != far || wire->source < -1 ||
         wire->source >= n || wire->peer < 0 || wire->peer >= n || wire->kind < 0 ||
-        wire->kind > SG_NCCL_RECEIVE || size > SG_NCCL_SMALL)
+        wire->kind > SG_NCCL_RECEIVE || size > SG_NCCL_SMALL ||
+        (wire->source >= 0 && wire->rank != wire->source && wire->rank != wire->peer)) /* none of its ends */
         return false;
     struct sg_exchange *exchange = sg_exchange_find(clique, wire->source, wire->peer, wire->number);
     if (exchange) {
@@ -110,7 +111,7 @@ void sg_far_begin(struct sg_exchange *exchange)
                     sg_far_goes(exchange, SG_GIVEN, rank, far) + sg_far_goes(exchange, SG_REDUCED, rank, far);
         } else {
             exchange->parts[rank] = sg_exchange_gives(exchange, rank) ? sg_far_parts(exchange, -1) : 0;
-            exchange->parts[rank] += sg_far_is_shared(exchange);
+            exchange->owes[rank] = sg_far_is_shared(exchange);
         }
     }
     for (struct sg_come **at = &clique->comes; *at;) {
@@ -137,7 +138,7 @@ static int missing(const struct sg_exchange *exchange)
     if (clique->error != ncclSuccess || __builtin_popcountll(exchange->given) < clique->here)
         return -1;
     for (int rank = 0; rank < clique->n; rank++)
-        if (exchange->parts[rank] > 0)
+        if (exchange->parts[rank] > 0 || exchange->owes[rank])
             return clique->at[rank];
     return -1;
 }
@@ -154,8 +155,15 @@ bool sg_far_is_waited_for(const struct sg_exchange *exchange)
 {
     bool waits = exchange->outgoing > 0;
     for (int rank = 0; rank < exchange->clique->n; rank++)
-        waits = waits || exchange->parts[rank] > 0;
+        waits = waits || exchange->parts[rank] > 0 || exchange->owes[rank];
     return waits;
+}
+
+/* Whether a rank has not sent all that it is to send in that phase. */
+static bool is_missing(const struct sg_exchange *exchange, const struct sg_wire *wire)
+{
+    return wire->phase == SG_REDUCED ? exchange->owes[wire->rank]
+                                     : wire->phase == SG_GIVEN && exchange->parts[wire->rank] > 0;
 }
 
 /* Where data belongs; NULL: nowhere, or its memory is still another operation's, and nobody has been told anything else. */
@@ -165,12 +173,11 @@ static unsigned char *where(const struct sg_exchange *exchange, int far, const s
     const struct sg_clique *clique = exchange->clique;
     const size_t all = sg_exchange_given_bytes(exchange);
     if (wire->rank < 0 || wire->rank >= clique->n || clique->at[wire->rank] != far || wire->offset > all ||
-        size > all - wire->offset || exchange->parts[wire->rank] < 1 || exchange->before)
+        size > all - wire->offset || !is_missing(exchange, wire) || exchange->before)
         return NULL;
     if (wire->phase == SG_REDUCED)
-        return sg_far_is_shared(exchange) ? sg_exchange_result(exchange, wire->offset) : NULL;
-    return wire->phase == SG_GIVEN && sg_exchange_gives(exchange, wire->rank) &&
-                   sg_exchange_takes(exchange, wire->offset, size)
+        return sg_exchange_result(exchange, wire->offset);
+    return sg_exchange_takes(exchange, wire->offset, size)
                ? sg_exchange_given(exchange, wire->rank, wire->offset)
                : NULL;
 }
@@ -178,14 +185,14 @@ static unsigned char *where(const struct sg_exchange *exchange, int far, const s
 /* A part is all here. */
 static void take_part(struct sg_exchange *exchange, const struct sg_wire *wire)
 {
-    const int rank = wire->rank, reduced = sg_far_is_shared(exchange); /* the last part, of these */
-    exchange->parts[rank]--;
+    const int rank = wire->rank;
     if (wire->phase == SG_REDUCED) {
+        exchange->owes[rank] = false;
         sg_exchange_count(exchange, SG_WORD_REDUCED);
         return;
     }
     memcpy(exchange->scalars + (size_t)rank * 8, wire->scalar, sizeof wire->scalar);
-    if (exchange->parts[rank] == reduced)
+    if (--exchange->parts[rank] == 0)
         sg_exchange_count(exchange, SG_WORD_GIVEN);
 }
 
@@ -216,7 +223,7 @@ bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size)
     if (memory) {
         exchange->incoming--;
         sg_exchange_unused(exchange);
-        if (came && wire->last && exchange->parts[wire->rank] > 0)
+        if (came && wire->last && is_missing(exchange, wire))
             take_part(exchange, wire);
         sg_exchange_finish(exchange);
     }

@@ -192,12 +192,13 @@ static void tell_others(const struct sg_clique *clique, const struct sg_split *s
                          NULL, 0);
 }
 
+/* Also one that said it entered: its process may say what it likes. */
 static void keep_away(const struct sg_clique *clique, struct sg_split *split, uint64_t excluded)
 {
     for (int rank = 0; rank < clique->n; rank++)
-        if (excluded >> rank & 1 && !split->of[rank].entered) {
+        if (excluded >> rank & 1 && !split->of[rank].here) {
+            split->entered += !split->of[rank].entered;
             split->of[rank] = (struct part){.entered = true, .color = NCCL_SPLIT_NOCOLOR};
-            split->entered++;
         }
 }
 

@@ -210,6 +210,18 @@ static void a_large_sum_goes_through_little_memory(void)
     free(to);
 }
 
+/* What a rank has reduced comes once, and does not count as what it gives. */
+static void what_has_been_reduced_comes_once(void)
+{
+    struct sg_peer *peer = begin();
+    CHECK(sg_ncclAllReduce(given, got, COUNT, ncclFloat32, ncclSum, comm, streams_get(0)) == ncclSuccess);
+    streams_run();
+    CHECK(say(peer, of_sum(SG_WIRE_COME, SG_GIVEN, false), NULL, 0, 0));
+    CHECK(say(peer, of_sum(SG_WIRE_DATA, SG_REDUCED, true), NULL, 0, 0));
+    CHECK(!say(peer, of_sum(SG_WIRE_DATA, SG_REDUCED, true), NULL, 0, 0));
+    end(peer, NULL);
+}
+
 /* --- a rank that enters twice ------------------------------------------------------------------------------------ */
 
 static void nobody_enters_a_split_for_others(void)
@@ -248,6 +260,7 @@ int main(void)
         data_that_is_received_keeps_its_operation();
         what_a_rank_gives_comes_with_it();
         what_a_rank_gives_has_its_size();
+        what_has_been_reduced_comes_once();
         a_large_sum_goes_through_little_memory();
     }
     small_operations_take_few_steps();
