@@ -40,8 +40,10 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
     const unsigned capacity = !result ? 0 : *nbGroups < GROUPS_MAX ? *nbGroups : GROUPS_MAX;
     unsigned made = 0;
     RG_TRY(rg_op_rgSmResourceSplit(input, capacity, useFlags, minCount, &made, groups, &rest));
+    if (result && made > capacity) /* the program reads as many as it is told */
+        return CUDA_ERROR_UNKNOWN;
     if (result)
-        memcpy(result, groups, (made < capacity ? made : capacity) * sizeof *result);
+        memcpy(result, groups, made * sizeof *result);
     if (remaining)
         *remaining = rest;
     *nbGroups = made;

@@ -7,7 +7,9 @@
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "client/managed/managed.h"
+#include "client/managed/unified.h"
 #include "client/prefetch/startup_profile.h"
+#include "common/base/log.h"
 
 /* Managed variables of libraries are the same in all contexts, and of the one that asked first. */
 static bool known(const struct rg_variable_place *place)
@@ -15,6 +17,14 @@ static bool known(const struct rg_variable_place *place)
     struct rg_range range;
     return rg_map_find(place->address, &range) && range.kind == RG_RANGE_MANAGED &&
            range.start == place->address;
+}
+
+/* Whether managed memory that a server names has the variable in it: what is noted elsewhere would pass for memory of the device's. */
+static bool is_inside(const struct rg_variable_place *place)
+{
+    return place->start <= UINT64_MAX - RG_PAGE && place->size <= UINT64_MAX - RG_PAGE - place->start &&
+           place->address >= place->start && place->bytes <= place->size &&
+           place->address - place->start <= place->size - place->bytes;
 }
 
 /*
@@ -27,6 +37,10 @@ static CUresult note_variable(enum rg_kind kind, uint64_t owner, const struct rg
                              .kind = place->size ? RG_RANGE_MANAGED : RG_RANGE_GLOBAL,
                              .context = rg_context_current_owner(),
                              .device = rg_device_current()};
+    if (place->size && !is_inside(place)) {
+        rg_error("the server's address for a managed variable is outside of the memory that it names for it");
+        return CUDA_ERROR_UNKNOWN;
+    }
     if (place->size) {
         CUresult status = rg_managed_variables(owner, kind == RG_KIND_LIBRARY, place->start, place->size);
         if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY && known(place))

@@ -4,6 +4,7 @@
 #include "client/core/call.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
+#include "common/base/printable.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ static void write_log(const char *text, size_t length, char *buffer, size_t size
     if (length > size - 1)
         length = size - 1;
     memcpy(buffer, text, length);
+    rg_printable_clean_lines(buffer, length); /* programs show it */
     buffer[length] = '\0';
     if (size_out && length)
         *size_out = (void *)(uintptr_t)(length + 1);

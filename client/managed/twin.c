@@ -1,14 +1,22 @@
 /* twin.c - see twin.h. */
 #include "client/managed/twin.h"
 
-/* The smallest aligned part of a word that holds all bytes in which `change` is not 0. */
-static void changed_part(uint64_t change, unsigned *offset, unsigned *size)
+/*
+ * The smallest aligned part of a word that holds all bytes in which `change` is not 0; where that has bytes that are not of the
+ * memory (`mask`), only from the first to the last of those: what lies beside it never leaves the process.
+ */
+static void changed_part(uint64_t change, uint64_t mask, unsigned *offset, unsigned *size)
 {
     const unsigned first = (unsigned)__builtin_ctzll(change) / 8,
                    last = 7 - (unsigned)__builtin_clzll(change) / 8;
     for (*size = 1; first / *size != last / *size; *size *= 2)
         ;
     *offset = first / *size * *size;
+    const uint64_t part = UINT64_MAX >> (64 - 8 * *size) << 8 * *offset;
+    if (part & ~mask) {
+        *offset = first;
+        *size = last - first + 1;
+    }
 }
 
 /* Bytes that differ. */
@@ -36,13 +44,13 @@ bool rg_twin_send(uint64_t *words, uint64_t *twin, size_t n, uint64_t first, uin
 {
     bool any = false;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t change = (words_load(&words[i]) ^ twin[i]) & mask_of(i, n, first, last);
+        const uint64_t mask = mask_of(i, n, first, last), change = (words_load(&words[i]) ^ twin[i]) & mask;
         if (!change)
             continue;
         any = true;
         const size_t start = i;
         unsigned offset, size;
-        changed_part(change, &offset, &size);
+        changed_part(change, mask, &offset, &size);
         twin[i] ^= change;
         /* whole words that were changed side by side leave together */
         for (uint64_t next; size == 8 * (i - start + 1) && i + 1 < n &&

@@ -8,6 +8,7 @@
 #include "common/cuda/nccl_network.h"
 #include "generated/client/operations.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -42,6 +43,14 @@ static bool is_split(const struct rg_nccl_begun *beginning)
     return beginning->wire.parent != RG_NCCL_COMMS_MAX;
 }
 
+/* Whether what a worker says of what has begun can be: calls count with it, and programs size their memory by it. */
+static bool can_be(const struct rg_nccl_begun *beginning, unsigned ranks, unsigned rank)
+{
+    if (!is_split(beginning))
+        return !ranks || (ranks == beginning->wire.ranks && rank == beginning->wire.rank);
+    return ranks <= INT_MAX && (!ranks || rank < ranks);
+}
+
 /* Those of the session begin in its worker. `told`: of each beginning, of all, ranks and rank. */
 static ncclResult_t send_beginnings(const struct rg_nccl_begun *beginnings, size_t n,
                                     const struct rg_session *session, unsigned *told)
@@ -61,10 +70,15 @@ static ncclResult_t send_beginnings(const struct rg_nccl_begun *beginnings, size
     const CUresult status =
         rg_op_rgNcclBegin((unsigned)(count * RG_NCCL_BEGINNING_WORDS), (unsigned)(2 * count), words, &result,
                           answers, rg_home_of_session(session));
+    bool good = true;
     count = 0;
     for (size_t i = 0; i < n; i++)
-        if (beginnings[i].comm->session == session)
+        if (beginnings[i].comm->session == session) {
             memcpy(told + 2 * i, answers + 2 * count++, 2 * sizeof *told);
+            good = good && can_be(&beginnings[i], told[2 * i], told[2 * i + 1]);
+        }
+    if (!good)
+        return rg_nccl_fail(ncclInternalError, "%s says of a communicator what cannot be", session->server);
     return rg_nccl_answered(session, "the beginning of a communicator", status, result);
 }
 

@@ -6,12 +6,14 @@
 #include "client/core/home.h"
 #include "client/nccl/nccl.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows; a leaf */
 static char last_error[RG_NCCL_TEXT_BYTES];
@@ -41,6 +43,7 @@ static void ask_why(const struct rg_session *session)
     if (rg_op_rgNcclError(sizeof text, text, rg_home_of_session(session)) != CUDA_SUCCESS)
         return;
     text[sizeof text - 1] = '\0';
+    rg_printable_clean_lines(text, strlen(text));
     if (text[0])
         set_last_error(text);
 }

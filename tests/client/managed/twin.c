@@ -92,6 +92,22 @@ Test(twin, leaves_to_others_what_lies_beside_the_memory)
     cr_assert(!rg_twin_send(words, twin, WORDS, first, last, NULL));
 }
 
+Test(twin, what_lies_beside_the_memory_does_not_leave)
+{
+    const uint64_t first = 0xffffffffff000000u,
+                   last = 0xffffff; /* from byte 3 of the first word to byte 2 of the last */
+    words[0] ^= 0x01000000ff000000u;
+    words[3] ^= 0x010001;
+    cr_assert(rg_twin_send(words, twin, WORDS, first, last, NULL));
+    cr_assert_eq(n_sent, 2);
+    cr_assert_eq(sent[0].offset, 3);
+    cr_assert_eq(sent[0].size, 5);
+    cr_assert_arr_eq(sent[0].data, (unsigned char *)words + 3, 5);
+    cr_assert_eq(sent[1].offset, 24);
+    cr_assert_eq(sent[1].size, 3);
+    cr_assert(!rg_twin_send(words, twin, WORDS, first, last, NULL));
+}
+
 Test(twin, takes_over_what_the_device_has_changed)
 {
     uint64_t theirs[WORDS];
