@@ -115,13 +115,14 @@ enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *
 void rg_address_format(const struct rg_address *address, char *out, size_t size)
 {
     bool brackets = strchr(address->host, ':') != NULL;
+    /* only those of this machine are known without "//", which is needed where the name would begin with it */
+    bool opaque = strcmp(address->scheme, "unix") == 0 || strcmp(address->scheme, "mem") == 0;
     if (has_host(address->scheme))
         snprintf(out, size, "%s://%s%s%s:%u", address->scheme, brackets ? "[" : "", address->host,
                  brackets ? "]" : "", address->port);
-    else /* only those of this machine are known without "//" */
+    else
         snprintf(out, size, "%s:%s%s", address->scheme,
-                 strcmp(address->scheme, "unix") == 0 || strcmp(address->scheme, "mem") == 0 ? "" : "//",
-                 address->name);
+                 opaque && strncmp(address->name, "//", 2) != 0 ? "" : "//", address->name);
 }
 
 bool rg_address_is_loopback(const struct sockaddr *address)

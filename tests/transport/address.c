@@ -27,6 +27,7 @@ Test(address, good_ones)
         {"memory:1", "tcp://memory:1", "tcp", "memory", 1},
         {"unix:/run/x.sock", "unix:/run/x.sock", "tcp", "", 0},
         {"unix:///run/x.sock", "unix:/run/x.sock", "tcp", "", 0},
+        {"unix:////run/x.sock", "unix:////run/x.sock", "tcp", "", 0},
         {"unix:@name", "unix:@name", "tcp", "", 0},
         {"mem:a:b", "mem:a:b", "mem", "", 0},
         {"rdma://host:1", "rdma://host:1", "rdma", "host", 1},
