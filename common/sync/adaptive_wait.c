@@ -136,6 +136,7 @@ void rg_adaptive_wait_init(struct rg_adaptive_wait *wait, enum rg_wait_mode mode
                                       .pauses = PAUSES,
                                       .as_before = TRY_FIRST,
                                       .crowds = CROWDED_LEAST,
+                                      .crowds_most = CROWDED_MOST,
                                       .credit_ns = CREDIT_MOST_NS};
     if (mode == RG_WAIT_DEFAULT) {
         const char *text = secure_getenv("REMOTE_GPU_WAIT");
@@ -276,7 +277,7 @@ static void learn(struct rg_adaptive_wait *wait, uint64_t took, uint64_t now)
         wait->credit_ns -= at_most(looked, wait->credit_ns);
     if (wait->window_ns && wait->given_up) {
         wait->crowded = wait->crowds;
-        wait->crowds = (unsigned)at_most(2 * wait->crowds, CROWDED_MOST);
+        wait->crowds = (unsigned)at_most(2 * wait->crowds, wait->crowds_most);
     } else if (wait->window_ns && wait->crowds > CROWDED_LEAST) {
         wait->crowds--;
     }

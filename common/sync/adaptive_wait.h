@@ -46,6 +46,8 @@ struct rg_adaptive_wait {
     unsigned as_before; /* so many waits more do what was faster; then one tries the other */
     unsigned crowded;   /* so many waits more are slept through */
     unsigned crowds;    /* how many those are the next time */
+    unsigned
+        crowds_most; /* and at most; the caller's to lower where waits that sleep cost several times as much as such that look */
     uint64_t credit_ns; /* so long may still be looked in vain */
     uint64_t ended_ns;  /* when the last wait ended, which was looked at the clock for */
 

@@ -17,6 +17,7 @@
 enum {
     READ_MS = 1,      /* who reads in the reader's place waits so long */
     LEFT_NS = 200000, /* the reader leaves it to others for so long */
+    CROWDS_MOST = 8,  /* reads that sleep after one that gave up its processor while it looked */
 };
 
 static pthread_mutex_t *lock_of(struct rg_worker *worker)
@@ -176,6 +177,7 @@ static void *other_reader_main(void *argument)
     struct rg_peer *peer = argument;
     enum rg_status status = begin(peer) ? RG_OK : RG_ERR_LOST;
     rg_adaptive_wait_init(&peer->wait, RG_WAIT_DEFAULT);
+    peer->wait.crowds_most = CROWDS_MOST;
     rg_conn_set_read_ahead(peer->conn);
     peer->user = status == RG_OK ? service->opened(peer) : NULL;
     while (peer->user && status == RG_OK) {
