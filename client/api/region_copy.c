@@ -27,6 +27,9 @@
 
 #include <stdlib.h>
 
+#define EARLY_MOST                                                                                           \
+    ((size_t)64 << 10) /* bytes of pageable memory that may be on their way when a synchronous copy returns */
+
 /* Whether a device's end is there, and may be written or read; page-locked memory that the device does not know yet is mapped. */
 static bool is_on_device(const struct rg_region *region, bool write)
 {
@@ -136,6 +139,13 @@ static CUresult map_addresses_in(const struct rg_region *host)
     return status;
 }
 
+/* By the CUDA runtime's manual, "API synchronization behavior". */
+static bool may_return_early(const struct rg_region *host)
+{
+    struct rg_range range;
+    return rg_region_size(host) <= EARLY_MOST && !rg_map_find(host->address, &range);
+}
+
 /* Moves the data, by way of memory of our own where host and device share pages. */
 static CUresult move_data(struct rg_copy *copy, struct rg_region *host, bool to_host)
 {
@@ -155,6 +165,9 @@ static CUresult move_data(struct rg_copy *copy, struct rg_region *host, bool to_
     }
     if (status == CUDA_SUCCESS)
         status = rg_protocol_choose(copy)->start(copy);
+    if (status == CUDA_SUCCESS && !to_host && !copy->asynchronous && !copy->stays &&
+        !may_return_early(&users))
+        copy->stays = !rg_timeline_synchronous(copy->stream);
     if (forbidden)
         rg_pinned_allow_mapping();
     if (shared && to_host && status == CUDA_SUCCESS)

@@ -39,6 +39,17 @@ static bool is_done(const struct rg_event *event)
            (stream && rg_timeline_reached(&stream->completed, recorded));
 }
 
+/* Whether the program may take the event for done, by a synchronous copy behind it. */
+static bool is_behind(const struct rg_context *context, const struct rg_event *event)
+{
+    const uint64_t recorded = atomic_load_explicit(&event->timeline.recorded, memory_order_acquire);
+    const struct rg_stream_timeline *stream = recorded_in(event);
+    return stream &&
+           rg_timeline_is_behind(
+               context, (CUstream)atomic_load_explicit(&event->timeline.stream, memory_order_relaxed), stream,
+               recorded);
+}
+
 /* The record at position `recorded` is done, and with it what came before in its stream. */
 static void note_done(struct rg_event *event, uint64_t recorded)
 {
@@ -187,6 +198,8 @@ CUresult rg_timeline_query_event(CUevent handle)
             rg_probe_polled(context->session->number, (uint64_t)handle, true, true);
             return rg_timeline_found_done(context->session);
         }
+        if (is_behind(context, event))
+            return rg_timeline_wait_event(handle);
         if (!rg_subscription_pending(context->session, &event->timeline.subscriber))
             return ask_event(context->session, handle, event);
         if (attempt == 0) {
@@ -295,6 +308,8 @@ CUresult rg_timeline_event_time(float *milliseconds, CUevent start, CUevent end,
         const struct rg_event_time_hint time = {(uint64_t)start, version, recorded_at(from), recorded_at(to)};
         if (rg_event_time_find(&to->timeline, &time, milliseconds))
             return rg_timeline_answered(context->session);
+        if (!is_done(to) && is_behind(context, to))
+            RG_TRY(rg_timeline_wait_event(end));
     }
     const CUresult status = version == 2 ? rg_op_cuEventElapsedTime_v2(milliseconds, start, end)
                                          : rg_op_cuEventElapsedTime(milliseconds, start, end);

@@ -39,6 +39,12 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t hint,
 /** Whether all up to `wanted` is completed in the stream, by what is known of it or of all of its context. */
 bool rg_timeline_stream_reached(const struct rg_context *context, const struct rg_stream_timeline *stream,
                                 uint64_t wanted);
+/**
+ * Whether a synchronous copy that nobody waited for came behind `wanted` in the stream: the program may take that for done, so whoever
+ * asks is to wait.
+ */
+bool rg_timeline_is_behind(const struct rg_context *context, CUstream stream,
+                           const struct rg_stream_timeline *timeline, uint64_t wanted);
 /** What a call returns that finds everything done. */
 CUresult rg_timeline_found_done(struct rg_session *session);
 /** The same of one that would have waited. */

@@ -35,6 +35,8 @@ struct rg_subscriber {
 struct rg_stream_timeline {
     _Atomic uint64_t completed;
     _Atomic uint64_t work, lasting; /* as of sessions; of streams that are created */
+    _Atomic uint64_t
+        synchronous; /* the last synchronous copy that nobody waited for (rg_timeline_synchronous) */
     struct rg_subscriber subscriber;
     atomic_bool marked; /* there have been subscribers besides that one: marks (pace.h) */
 };

@@ -67,6 +67,7 @@ static void forget(struct rg_stream_timeline *stream)
     atomic_store(&stream->completed, 0);
     atomic_store(&stream->work, 0);
     atomic_store(&stream->lasting, 0);
+    atomic_store(&stream->synchronous, 0);
 }
 
 void rg_timeline_end_thread(struct rg_thread_timeline *thread)
@@ -157,15 +158,33 @@ bool rg_timeline_stream_reached(const struct rg_context *context, const struct r
            rg_timeline_reached(&context->timeline.completed, wanted);
 }
 
-/* Nothing was put into it, nor anywhere where it might matter to it, behind what is known to be done. */
-static bool stream_is_idle(const struct rg_context *context, CUstream stream,
-                           const struct rg_stream_timeline *timeline)
+/* The last work that was put into it, or anywhere where it might matter to it. */
+static uint64_t last_work(const struct rg_context *context, CUstream stream,
+                          const struct rg_stream_timeline *timeline)
 {
     const struct rg_timeline *session = &context->session->timeline;
     if (!created(stream))
-        return rg_timeline_stream_reached(context, timeline, last(&session->work));
+        return last(&session->work);
     const uint64_t work = last(&timeline->work), unnamed = last(&session->work_unnamed);
-    return rg_timeline_stream_reached(context, timeline, work > unnamed ? work : unnamed);
+    return work > unnamed ? work : unnamed;
+}
+
+/* There is no work for it behind what is known to be done. */
+static bool stream_is_idle(const struct rg_context *context, CUstream stream,
+                           const struct rg_stream_timeline *timeline)
+{
+    return rg_timeline_stream_reached(context, timeline, last_work(context, stream, timeline));
+}
+
+bool rg_timeline_is_behind(const struct rg_context *context, CUstream stream,
+                           const struct rg_stream_timeline *timeline, uint64_t wanted)
+{
+    const struct rg_stream *own = created(stream);
+    const bool waits =
+        !own ||
+        !(own->flags & CU_STREAM_NON_BLOCKING); /* for the legacy default stream, which waits for it */
+    return last(&timeline->synchronous) >= wanted ||
+           (waits && last(&context->timeline.legacy.synchronous) >= wanted);
 }
 
 /*
@@ -261,6 +280,8 @@ CUresult rg_timeline_query_stream(CUstream stream)
             polled_stream(context->session, stream, true);
             return rg_timeline_found_done(context->session);
         }
+        if (rg_timeline_is_behind(context, stream, timeline, last_work(context, stream, timeline)))
+            return rg_timeline_wait_stream(stream);
         if (!rg_subscription_pending(context->session, &timeline->subscriber))
             return ask_stream(context, handle, timeline, stream);
         if (attempt == 0) {
@@ -363,6 +384,17 @@ void rg_timeline_waited(CUstream stream)
     struct rg_stream_timeline *timeline = rg_timeline_of_stream(rg_effective_stream(stream), 0, &handle);
     if (timeline && rg_timeline_trusted(handle))
         rg_timeline_raise(&timeline->completed, own);
+}
+
+bool rg_timeline_synchronous(CUstream stream)
+{
+    uint64_t handle;
+    const uint64_t own = rg_timeline_own_position();
+    struct rg_stream_timeline *timeline = rg_timeline_of_stream(rg_effective_stream(stream), 0, &handle);
+    if (!timeline || !rg_timeline_trusted(handle))
+        return false;
+    rg_timeline_raise(&timeline->synchronous, own);
+    return true;
 }
 
 CUresult rg_timeline_wait_context(CUcontext named)

@@ -94,6 +94,11 @@ void rg_timeline_before_end(uint64_t context);
  * included.
  */
 void rg_timeline_waited(CUstream stream);
+/**
+ * This thread's last record was of a synchronous copy, which the call returns from before the device has done it: nobody sees that, if
+ * questions about what was before it in the stream wait from now on. False: this client does not know such questions.
+ */
+bool rg_timeline_synchronous(CUstream stream);
 /** A host function has shown the program how far the device is: what is not done is asked for again. */
 void rg_timeline_new_epoch(void);
 /** RG_NOTICE_DONE. */
