@@ -2,9 +2,9 @@
  * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
  *
  *   worker --fd N --hello-fd N [--hand-fd N] [--share-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
- *          [--reconnect-grace SECONDS|auto] [--stack-limit BYTES] [--tls-fd N] [--rdma 0] [--sandbox POLICY]
- *   worker --warm-fd N --warm SHAPE --share-fd N --driver LIBRARY --driver-kind KIND --devices 0,1 [--max-sessions N]
- *          [--reconnect-grace SECONDS|auto] [--stack-limit BYTES] [--sandbox POLICY]
+ *          [--reconnect-grace SECONDS|auto] [--rails LIST] [--stack-limit BYTES] [--tls-fd N] [--rdma 0] [--sandbox POLICY]
+ *   worker --warm-fd N --warm SHAPE --share-fd N --driver LIBRARY --driver-kind KIND --devices 0,1 [--session NUMBER] [--max-sessions N]
+ *          [--reconnect-grace SECONDS|auto] [--rails LIST] [--stack-limit BYTES] [--sandbox POLICY]
  *
  * `share-fd` is the session's slot, and behind it come the pages of its devices (shares/worker/share.h).
  * `fd` is the client's connection, `tls-fd` holds its keys if it is by TLS, `hello-fd` the hello that the frontend has read

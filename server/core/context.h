@@ -2,7 +2,7 @@
  * context.h - what the worker keeps for contexts and streams: which have work left, how streams are ordered
  * after synchronous copies, and the end of both.
  *
- * A context's state is made when its handle is (request.c) and ends in two steps: rg_context_release empties
+ * A context's state is made when its handle is (request_objects.c) and ends in two steps: rg_context_release empties
  * it, before the driver ends it; then it is retired, as threads that wait for it may still look at it, and
  * freed when none can.
  *

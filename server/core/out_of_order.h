@@ -48,12 +48,12 @@ void rg_out_of_order_note(struct rg_request *request, uint64_t handle, void *obj
  */
 uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
                               const void *owner);
-/** Before each record: enters what others have made. The dispatcher. */
+/** Whether others have made something that has not been entered. The dispatcher. */
 static inline bool rg_out_of_order_any(const struct rg_out_of_order *out_of_order)
 {
     return atomic_load_explicit(&out_of_order->any_made, memory_order_acquire);
 }
-/** What has been made is found by its handles from now on; waits for nobody. The dispatcher. */
+/** Before each record, if there is any: enters what others have made; waits for nobody. The dispatcher. */
 void rg_out_of_order_register(struct rg_request *request);
 /**
  * Waits until no record that went out of order uses `object` (NULL: none), or the context of that handle (0:

@@ -85,10 +85,7 @@ void *rg_request_array_out(struct rg_request *request, uint64_t count, size_t si
  * Once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown.
  */
 bool rg_request_decoded(struct rg_request *request);
-/**
- * Called once all parameters are decoded: false (with result or violation set) if any was bad or a handle
- * unknown, else makes the client thread's context current on this thread (if `context`) and returns true.
- */
+/** The same; and if all is well makes the client thread's context current on this thread (if `context`). */
 bool rg_request_enter(struct rg_request *request, bool context);
 /**
  * Whether `height` rows of `width` bytes, `pitch` apart, from a client's address on are device memory of this session, or host

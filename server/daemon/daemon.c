@@ -79,8 +79,7 @@ static bool open_signals(struct daemon *daemon)
     return daemon->signals >= 0;
 }
 
-/* Sessions and handshakes each take descriptors; the soft limit is often low for the sake of select(2) alone.
- */
+/* Sessions and handshakes each take descriptors; the soft limit is often low for the sake of select(2) alone. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;

@@ -6,8 +6,7 @@
 
 #include "server/daemon/settings/settings.h"
 
-/** Runs the server. Returns the program's exit status: 0 stopped by a signal, 125 could not start (it was
- * said why). */
+/** Runs the server. Returns the exit status: 0 stopped by a signal, 75 to be started again, 125 could not start, and it was said why. */
 int rg_daemon_run(const struct rg_daemon_settings *settings);
 
 #endif

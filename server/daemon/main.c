@@ -100,7 +100,7 @@ static void note(enum rg_command_deed deed, const char *user, const uint8_t *ser
                                 .from = from});
 }
 
-/* token, users, revoke: on the state folder that the server's configuration names. */
+/* On the state folder that the server's configuration names, or the server that runs with it. */
 static int run_subcommand(int argc, char **argv)
 {
     struct rg_command command;

@@ -22,7 +22,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A hello is small; what is larger is not worth taking apart. */
 /* How long a refused client may take to read why before its connection is closed under it. */
 #define LINGER_MS 1000
 /* Of a handshake's time, what is left to say why not. */

@@ -122,7 +122,7 @@ void rg_peer_transfers_fail(struct rg_peer *peer);
 /** At the end of the worker. */
 void rg_peer_transfers_end(struct rg_worker *worker);
 
-/** What was asked for before the client's record came. The lock. */
+/** Of a worker. The lock guards all of it, but for `rdma` and the connections' own. */
 struct rg_peers {
     pthread_cond_t changed;
     struct rg_hash_table early; /* transfers.h */

@@ -1,7 +1,7 @@
 /*
  * copy_in.c - copies to the device, whose data comes with the record.
  *
- * There are several ways for it (`ways`), tried in this order; each brings some of the packed bytes, from the
+ * There are several ways for it (`protocols`), tried in this order; each brings some of the packed bytes, from the
  * front on, or none, and the last brings whatever is left: with the driver's call (inline), straight to the
  * GPU's memory, from memory that the client has written to by itself, and by a pinned buffer, piece by piece
  * as it arrives.

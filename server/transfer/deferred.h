@@ -1,10 +1,11 @@
 /*
- * deferred.h - what happens when a stream gets there, with the client's part in it: what its three kinds
- * share.
+ * deferred.h - what happens when a stream gets there, with the client's part in it, or another server's: what its
+ * kinds share.
  *
  *   host call      the stream waits until the client has run its function (host_call.c)
  *   rendezvous     a copy to the device that reads the client's memory in stream order (rendezvous.c)
  *   deferred read  a copy to the client's memory that has left before the stream goes on (deferred_read.c)
+ *   peer           halves of copies and waits between servers (server/peers/)
  *
  * Each is an item: a number of host functions put between the copies of the stream, which run on a thread of
  * the driver and send notices. For what the client or another server has to do, the stream itself waits by the
@@ -29,9 +30,6 @@
 #include "server/transfer/staging.h"
 #include "server/transfer/stream_word.h"
 
-/* Bytes that a session's items take here until their streams have done them, but for the driver's. */
-
-/* The last four are halves of copies and waits between servers (server/peers/). */
 enum rg_deferred_kind {
     RG_DEFERRED_HOST_CALL,
     RG_DEFERRED_RENDEZVOUS,

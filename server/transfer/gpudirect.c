@@ -38,7 +38,7 @@ struct rg_gpudirect_area {
 };
 
 struct gpudirect {
-    pthread_mutex_t lock;     /* of `holds` and the list of those that are held beyond their end */
+    pthread_mutex_t lock;     /* of `pins` and the list of those that are pinned beyond their end */
     bool tells;               /* the client wants to know: RG_NOTICE_GPU_PATH */
     _Atomic uint64_t in, out; /* bytes */
     pthread_cond_t let_go;

@@ -22,8 +22,7 @@
 
 #define KILLED_NS 300000000ull /* for one that was killed: it is over as soon as it leaves the kernel */
 
-/* Closes every descriptor from `first` on. Old kernels have no close_range: then up to the limit, one by one.
- */
+/* Closes every descriptor from `first` on. Old kernels have no close_range: then up to the limit, one by one. */
 static void close_from(int first)
 {
 #ifdef SYS_close_range
@@ -35,8 +34,7 @@ static void close_from(int first)
         close((int)fd);
 }
 
-/* In the child. Moves the descriptors to their places by way of numbers that are out of the way of all of
- * them. */
+/* In the child. Moves the descriptors to their places by way of numbers that are out of the way of all of them. */
 static int place_descriptors(const struct rg_process *process, int *failure)
 {
     enum { ASIDE = 3 + RG_PROCESS_FDS + 1 };

@@ -14,8 +14,8 @@
 #include "server/daemon/sessions/sessions.h"
 
 /**
- * A socket that is being connected to what the question says, in *out. RG_ERR_REFUSED with the reason in `answer`. `allowed`:
- * by the operator; `everywhere`: also in the clear.
+ * A socket that is being connected to what the question says, in *out. RG_ERR_REFUSED with the reason in `answer`.
+ * `everywhere`: also in the clear.
  */
 RG_MUST_CHECK enum rg_status rg_introduction_connect(const struct rg_sessions *sessions,
                                                      const struct rg_monitor_question *question,

@@ -61,7 +61,7 @@ struct rg_warm {
     struct rg_warm_worker workers[RG_WARM_MAX];
 };
 
-/** "auto" or a number; false: it is neither. `soft`: the driver is the software device. */
+/** "auto" or a number; false: it is neither. */
 RG_MUST_CHECK bool rg_warm_most(const char *text, const struct rg_driver *driver, uint32_t *out);
 RG_MUST_CHECK enum rg_status rg_warm_open(struct rg_warm *warm, uint32_t most, uint64_t keep_ns);
 /** Ends all. */

@@ -1,15 +1,15 @@
 /*
  * worker_process.c - see worker_process.h.
  *
- * A worker is started as server/main.c says. Where it has a session from its beginning, descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the
- * worker answers it. By TLS the last has the connection's keys (--tls-fd). 5
- * (--hand-fd) is a socket by which it gets connections that the client opens later
- * (server/handshake/handed.h). 6 (--share-fd) is the session's slot (server/shares/slot.h), and behind it come the pages of its
- * devices (server/shares/device_page.h). --devices are the server's ordinals. If they are not all of them in their order,
- * CUDA_VISIBLE_DEVICES names them, so that the worker sees them, and no others, as 0, 1, …. Where the session shares by MPS,
- * its environment has the folder of the control daemon, and its part. The worker gets
- * SIGTERM when the daemon dies, however it dies. A warm one has as 3 a socket by which it gets its session, and the slot as 4
- * (server/handshake/warm.h).
+ * A worker is started as server/main.c says. Where it has a session from its beginning, descriptor 3 is the client's connection,
+ * 4 a file with the packed ClientHello, which the worker answers, 5 (--hand-fd) a socket by which it gets connections that the client
+ * opens later (server/handshake/handed.h), 6 (--share-fd) the session's slot (server/shares/slot.h), and behind it come the pages of
+ * its devices (server/shares/device_page.h); by TLS the last has the connection's keys (--tls-fd). A warm one has as 3 a socket by
+ * which it gets its session, and the slot as 4 (server/handshake/warm.h).
+ *
+ * --devices are the server's ordinals. If they are not all of them in their order, CUDA_VISIBLE_DEVICES names them, so that the
+ * worker sees them, and no others, as 0, 1, …. Where the session shares by MPS, its environment has the folder of the control daemon,
+ * and its part. The worker gets SIGTERM when the daemon dies, however it dies.
  */
 #include "server/daemon/workers/worker_process.h"
 
