@@ -20,11 +20,6 @@ enum {
     CROWDS_MOST = 8,  /* reads that sleep after one that gave up its processor while it looked */
 };
 
-static pthread_mutex_t *lock_of(struct rg_worker *worker)
-{
-    return &rg_deferred_of(worker)->lock;
-}
-
 static const struct rg_peer_service *service;
 
 void rg_peers_serve(const struct rg_peer_service *served)
@@ -50,13 +45,13 @@ void rg_peer_tell_statistics(const struct rg_peer *peer)
 static void lose(struct rg_peer *peer)
 {
     struct rg_worker *worker = peer->worker;
-    pthread_mutex_lock(lock_of(worker));
+    pthread_mutex_lock(rg_deferred_lock(worker));
     const bool first = peer->state == RG_PEER_OPEN;
     if (first) {
         peer->state = RG_PEER_LOST;
         rg_peer_transfers_fail(peer);
     }
-    pthread_mutex_unlock(lock_of(worker));
+    pthread_mutex_unlock(rg_deferred_lock(worker));
     if (!first)
         return;
     rg_conn_interrupt(peer->conn);
@@ -145,7 +140,7 @@ static void open_upgraded(struct rg_peer *peer)
     struct rg_conn *conn = peer->conn, *control_conn = NULL;
     const enum rg_status status =
         rg_peer_upgrade(peer->connects, rg_peers_of(worker)->rdma, &conn, &control_conn);
-    RG_SCOPED_LOCK(lock_of(worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     peer->conn = conn;
     peer->control_conn = control_conn;
     peer->state = status == RG_OK ? RG_PEER_OPEN : RG_PEER_LOST;
@@ -162,7 +157,7 @@ static bool begin(struct rg_peer *peer)
 {
     if (peer->upgrades)
         open_upgraded(peer);
-    RG_SCOPED_LOCK(lock_of(peer->worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(peer->worker));
     const bool open = peer->state == RG_PEER_OPEN;
     if (open)
         rg_info("session %llu: connected to another server of its client, %s, by %s",
@@ -188,7 +183,7 @@ static void *other_reader_main(void *argument)
     lose(peer);
     if (peer->user)
         service->lost(peer);
-    RG_SCOPED_LOCK(lock_of(peer->worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(peer->worker));
     peer->state = RG_PEER_OVER;
     return NULL;
 }

@@ -21,11 +21,6 @@
 
 _Static_assert(RG_PEER_CHUNK == RG_DEFERRED_CHUNK, "both workers cut alike");
 
-static pthread_mutex_t *lock_of(struct rg_worker *worker)
-{
-    return &rg_deferred_of(worker)->lock;
-}
-
 /* --- both halves ------------------------------------------------------------------------------------------ */
 
 /* Behind the last chunk. */
@@ -34,13 +29,13 @@ static void end(struct rg_deferred_item *item, unsigned op)
     struct rg_worker *worker = item->worker;
     if (rg_worker_over(worker))
         return;
-    pthread_mutex_lock(lock_of(worker));
+    pthread_mutex_lock(rg_deferred_lock(worker));
     while (item->at_work && !rg_worker_over(worker)) /* the reader, which is receiving into a buffer */
-        pthread_cond_wait(&rg_deferred_of(worker)->settled, lock_of(worker));
+        pthread_cond_wait(&rg_deferred_of(worker)->settled, rg_deferred_lock(worker));
     const bool failed = item->failed;
     if (!item->gone && !rg_worker_over(worker)) /* else the reader may still come upon it */
         rg_deferred_destroy(item);
-    pthread_mutex_unlock(lock_of(worker));
+    pthread_mutex_unlock(rg_deferred_lock(worker));
     if (failed)
         rg_peer_report(worker, op);
 }
@@ -50,7 +45,7 @@ static void end(struct rg_deferred_item *item, unsigned op)
 /* Asks for chunks up to `last`, as far as that has not been done. */
 static void ask(struct rg_deferred_item *item, size_t last)
 {
-    pthread_mutex_t *lock = lock_of(item->worker);
+    pthread_mutex_t *lock = rg_deferred_lock(item->worker);
     for (;;) {
         pthread_mutex_lock(lock);
         const size_t index = item->requested / item->chunk;
@@ -92,7 +87,7 @@ static void CUDA_CB ask_step(void *user)
     if (rg_worker_over(item->worker))
         return;
     ask(item, step->index + RG_DEFERRED_SLOTS);
-    RG_SCOPED_LOCK(lock_of(item->worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(item->worker));
     if (item->failed && !item->gone && item->requested <= step->index * item->chunk)
         clear(item, step->index); /* the copies that used the buffer are done */
 }
@@ -109,7 +104,7 @@ static void CUDA_CB lease_step(void *user)
 {
     const struct rg_deferred_step *step = user;
     struct rg_deferred_item *item = step->item;
-    pthread_mutex_t *lock = lock_of(item->worker);
+    pthread_mutex_t *lock = rg_deferred_lock(item->worker);
     struct rg_lease *lease = item->leases[step->index % RG_DEFERRED_SLOTS];
     RG_SCOPED_LOCK(lock);
     if (!lease || !rg_peer_waits(item) || !rg_deferred_work(item))
@@ -124,7 +119,7 @@ static void CUDA_CB send_step(void *user)
 {
     const struct rg_deferred_step *step = user;
     struct rg_deferred_item *item = step->item;
-    pthread_mutex_t *lock = lock_of(item->worker);
+    pthread_mutex_t *lock = rg_deferred_lock(item->worker);
     const bool last = step->index + 1 == item->n_chunks;
     const size_t size = rg_deferred_chunk_size(item, step->index);
     const struct rg_peer_message message = {
@@ -185,9 +180,9 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
     if (result == CUDA_SUCCESS && kind == RG_DEFERRED_PEER_RECEIVE)
         result = rg_driver.cuLaunchHostFunc(stream, received_step, item);
     if (result != CUDA_SUCCESS) { /* the item stays, as steps may be in the stream; but the last one is not */
-        pthread_mutex_lock(lock_of(request->worker));
+        pthread_mutex_lock(rg_deferred_lock(request->worker));
         rg_peer_fail(item);
-        pthread_mutex_unlock(lock_of(request->worker));
+        pthread_mutex_unlock(rg_deferred_lock(request->worker));
         rg_peer_tell_failed(request->worker, number, id);
     }
     return result;
@@ -253,7 +248,7 @@ static bool take_demand(size_t *demanded, const struct rg_peer_message *message)
 
 bool rg_peer_copy_ask(struct rg_peer *peer, const struct rg_peer_message *message)
 {
-    RG_SCOPED_LOCK(lock_of(peer->worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(peer->worker));
     struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
     if (item) {
         const bool good = item->kind == RG_DEFERRED_PEER_SEND && take_demand(&item->demanded, message) &&

@@ -10,11 +10,6 @@
 #include "generated/server/execute.h"
 #include "server/peers/transfers.h"
 
-static pthread_mutex_t *lock_of(const struct rg_deferred_item *item)
-{
-    return &rg_deferred_of(item->worker)->lock;
-}
-
 /* Called also when the context has failed. */
 static void CUDA_CB signal_step(CUstream stream, CUresult status, void *user)
 {
@@ -22,14 +17,14 @@ static void CUDA_CB signal_step(CUstream stream, CUresult status, void *user)
     const struct rg_peer_message message = {.type = status == CUDA_SUCCESS ? RG_PEER_SIGNAL : RG_PEER_FAIL,
                                             .transfer = item->id};
     (void)stream;
-    pthread_mutex_lock(lock_of(item));
+    pthread_mutex_lock(rg_deferred_lock(item->worker));
     const bool wanted = rg_peer_waits(item);
-    pthread_mutex_unlock(lock_of(item));
+    pthread_mutex_unlock(rg_deferred_lock(item->worker));
     if (wanted)
         (void)rg_peer_send(item->peer, &message, NULL, 0);
     if (rg_worker_over(item->worker))
         return;
-    RG_SCOPED_LOCK(lock_of(item));
+    RG_SCOPED_LOCK(rg_deferred_lock(item->worker));
     rg_deferred_destroy(item);
 }
 
@@ -38,7 +33,7 @@ static void CUDA_CB waited_step(void *user)
 {
     struct rg_deferred_item *item = user;
     struct rg_worker *worker = item->worker;
-    pthread_mutex_t *lock = lock_of(item);
+    pthread_mutex_t *lock = rg_deferred_lock(item->worker);
     pthread_mutex_lock(lock);
     const bool over = rg_worker_over(worker), came = item->answered;
     if (!over)
@@ -61,7 +56,7 @@ static CUresult put_wait(struct rg_deferred_item **item, CUstream stream)
     const CUresult result = rg_driver.cuLaunchHostFunc(stream, waited_step, *item);
     if (result == CUDA_SUCCESS)
         return result;
-    RG_SCOPED_LOCK(lock_of(*item));
+    RG_SCOPED_LOCK(rg_deferred_lock((*item)->worker));
     (*item)->failed = true;
     rg_deferred_tell(*item);
     *item = NULL;

@@ -20,11 +20,6 @@
 enum { AWAIT_S = 20 }; /* also until a way over RDMA that leads nowhere has been given up */
 #define INVITED_NS 60000000000ull
 
-static pthread_mutex_t *lock_of(struct rg_worker *worker)
-{
-    return &rg_deferred_of(worker)->lock;
-}
-
 /* The place of a number; NULL: there is none. */
 static struct rg_peer *place(struct rg_worker *worker, unsigned number)
 {
@@ -48,7 +43,7 @@ CUresult rg_execute_rgPeerInvite(struct rg_request *request, unsigned int number
     if (number >= RG_SERVERS_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_peer *peer = &rg_peers_of(worker)->peers[number];
-    RG_SCOPED_LOCK(lock_of(worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     if (peer->state != RG_PEER_NONE && peer->state != RG_PEER_INVITED)
         return CUDA_ERROR_INVALID_VALUE; /* one for each pair of sessions, once */
     if (getrandom(peer->secret, sizeof peer->secret, 0) != sizeof peer->secret)
@@ -62,12 +57,12 @@ CUresult rg_execute_rgPeerAwait(struct rg_request *request, unsigned int number,
 {
     struct rg_worker *worker = request->worker;
     const struct timespec until = rg_timespec(rg_now_ns() + AWAIT_S * 1000000000ull);
-    RG_SCOPED_LOCK(lock_of(worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     const struct rg_peer *peer = place(worker, number);
     if (!peer)
         return CUDA_ERROR_INVALID_VALUE;
     while ((peer->state == RG_PEER_INVITED || peer->state == RG_PEER_OPENING) && !rg_worker_over(worker) &&
-           pthread_cond_timedwait(&rg_peers_of(worker)->changed, lock_of(worker), &until) == 0)
+           pthread_cond_timedwait(&rg_peers_of(worker)->changed, rg_deferred_lock(worker), &until) == 0)
         ;
     *open = peer->state != RG_PEER_OPEN ? 0
             : peer->control_conn        ? RG_PEER_IS_OPEN | RG_PEER_BY_RDMA
@@ -102,7 +97,7 @@ bool rg_peers_invite(struct rg_worker *worker, unsigned *number, uint8_t secret[
 {
     struct rg_peers *peers = rg_peers_of(worker);
     const uint64_t now = rg_now_ns();
-    RG_SCOPED_LOCK(lock_of(worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     for (unsigned i = 0; i < RG_PEERS_OTHERS_MAX; i++) {
         struct rg_peer *peer = peers->others[i];
         if (peer && !is_free(peer, now))
@@ -160,7 +155,7 @@ static struct rg_peer *redeem(struct rg_worker *worker, const uint8_t secret[RG_
 {
     struct rg_peer *found = NULL;
     unsigned number = 0;
-    RG_SCOPED_LOCK(lock_of(worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     for (unsigned i = 0; i < RG_SERVERS_MAX + RG_PEERS_OTHERS_MAX; i++) {
         struct rg_peer *peer = place(worker, i);
         if (!peer)
@@ -228,7 +223,7 @@ void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *he
         rg_conn_destroy(conn);
         return;
     }
-    pthread_mutex_lock(lock_of(worker));
+    pthread_mutex_lock(rg_deferred_lock(worker));
     peer->conn = conn;
     peer->connects = connects;
     peer->upgrades = upgrades;
@@ -244,7 +239,7 @@ void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *he
     pthread_cond_broadcast(&rg_peers_of(worker)->changed);
     if (!is_void && rg_worker_over(worker))
         rg_conn_interrupt(conn);
-    pthread_mutex_unlock(lock_of(worker));
+    pthread_mutex_unlock(rg_deferred_lock(worker));
     if (is_void)
         rg_conn_destroy(conn);
 }
@@ -260,7 +255,7 @@ static void init(struct rg_worker *worker)
 
 static void wake(struct rg_worker *worker)
 {
-    RG_SCOPED_LOCK(lock_of(worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     pthread_cond_broadcast(&rg_peers_of(worker)->changed);
     for (unsigned i = 0; i < RG_SERVERS_MAX + RG_PEERS_OTHERS_MAX; i++) {
         const struct rg_peer *peer = place(worker, i);

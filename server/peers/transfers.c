@@ -6,11 +6,6 @@
 
 #include <stdlib.h>
 
-static pthread_mutex_t *lock_of(struct rg_worker *worker)
-{
-    return &rg_deferred_of(worker)->lock;
-}
-
 /* --- records ---------------------------------------------------------------------------------------------- */
 
 /* What the peer has said of a transfer; NULL: nothing. The lock is held. */
@@ -58,7 +53,7 @@ static void take_early(struct rg_deferred_item *item)
 bool rg_peer_bind(struct rg_deferred_item *item, unsigned number)
 {
     struct rg_worker *worker = item->worker;
-    RG_SCOPED_LOCK(lock_of(worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     item->peer = rg_peer_find(worker, number);
     if (!item->peer)
         return false;
@@ -69,12 +64,12 @@ bool rg_peer_bind(struct rg_deferred_item *item, unsigned number)
 
 void rg_peer_tell_failed(struct rg_worker *worker, unsigned number, uint64_t transfer)
 {
-    pthread_mutex_lock(lock_of(worker));
+    pthread_mutex_lock(rg_deferred_lock(worker));
     struct rg_peer *peer = rg_peer_find(worker, number);
     struct rg_peer_early *early = peer ? find_early(peer, transfer) : NULL;
     if (early)
         drop_early(early);
-    pthread_mutex_unlock(lock_of(worker));
+    pthread_mutex_unlock(rg_deferred_lock(worker));
     if (peer)
         (void)rg_peer_send(peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL,
                            0);
@@ -109,7 +104,7 @@ struct rg_deferred_item *rg_peer_item(struct rg_peer *peer, uint64_t transfer)
 
 static bool take_fail(struct rg_peer *peer, const struct rg_peer_message *message)
 {
-    RG_SCOPED_LOCK(lock_of(peer->worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(peer->worker));
     struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
     struct rg_peer_early *early = item ? NULL : rg_peer_early(peer, message->transfer);
     if (item) {
@@ -123,7 +118,7 @@ static bool take_fail(struct rg_peer *peer, const struct rg_peer_message *messag
 /* The other side's stream has got to a signal. */
 static bool take_signal(struct rg_peer *peer, const struct rg_peer_message *message)
 {
-    RG_SCOPED_LOCK(lock_of(peer->worker));
+    RG_SCOPED_LOCK(rg_deferred_lock(peer->worker));
     struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
     struct rg_peer_early *early = item ? NULL : rg_peer_early(peer, message->transfer);
     if (item && item->kind == RG_DEFERRED_PEER_WAIT) {

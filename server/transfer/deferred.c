@@ -132,7 +132,7 @@ CUresult rg_deferred_take_word(struct rg_deferred_item *item, struct rg_worker_c
 {
     struct rg_stream_word word;
     RG_TRY(rg_stream_word_take(item->worker, context, &word));
-    RG_SCOPED_LOCK(&rg_deferred_of(item->worker)->lock);
+    RG_SCOPED_LOCK(rg_deferred_lock(item->worker));
     item->word = word;
     rg_deferred_tell(item); /* the session may have ended before there was a word by which to say so */
     return CUDA_SUCCESS;
@@ -308,7 +308,7 @@ static void fini(struct rg_worker *worker)
 
 static bool busy(struct rg_worker *worker)
 {
-    RG_SCOPED_LOCK(&rg_deferred_of(worker)->lock);
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     const bool any = rg_hash_table_after(&rg_deferred_of(worker)->items, NULL) != NULL;
     return any;
 }

@@ -99,6 +99,11 @@ static inline struct rg_deferred *rg_deferred_of(struct rg_worker *worker)
     return worker->state[RG_MODULE_DEFERRED];
 }
 
+static inline pthread_mutex_t *rg_deferred_lock(struct rg_worker *worker)
+{
+    return &rg_deferred_of(worker)->lock;
+}
+
 /** The item of that number, or NULL; the lock is held. */
 struct rg_deferred_item *rg_deferred_find(struct rg_worker *worker, uint64_t id);
 /** Makes an item; NULL with request->result or a violation set. The dispatcher. */

@@ -43,7 +43,7 @@ static void send_chunk(struct rg_deferred_item *item, size_t index)
 /* Before the next chunk, of this item or the next, is copied to its slot. The lock is held, and given up. */
 static void end_lease(struct rg_deferred_item *item, size_t index)
 {
-    pthread_mutex_t *lock = &rg_deferred_of(item->worker)->lock;
+    pthread_mutex_t *lock = rg_deferred_lock(item->worker);
     struct rg_lease *lease = item->leases[(index + 1) % RG_DEFERRED_SLOTS];
     if (item->area || !lease || !rg_deferred_work(item))
         return;
@@ -57,7 +57,7 @@ static void *sender_main(void *arg)
 {
     struct rg_worker *worker = arg;
     struct reads *reads = reads_of(worker);
-    pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
+    pthread_mutex_t *lock = rg_deferred_lock(worker);
     pthread_mutex_lock(lock);
     while (!rg_worker_over(worker)) {
         struct rg_deferred_item *item = reads->first;
@@ -109,7 +109,7 @@ static void CUDA_CB chunk_step(void *user)
     struct rg_deferred_step *step = user;
     struct rg_deferred_item *item = step->item;
     struct rg_worker *worker = item->worker;
-    pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
+    pthread_mutex_t *lock = rg_deferred_lock(worker);
     const bool last = step->index + 1 == item->n_chunks;
     const size_t enough = last                                  ? item->n_chunks
                           : step->index + 2 > RG_DEFERRED_SLOTS ? step->index + 2 - RG_DEFERRED_SLOTS
@@ -193,7 +193,7 @@ static void init(struct rg_worker *worker)
 
 static void wake(struct rg_worker *worker)
 {
-    RG_SCOPED_LOCK(&rg_deferred_of(worker)->lock);
+    RG_SCOPED_LOCK(rg_deferred_lock(worker));
     pthread_cond_broadcast(&reads_of(worker)->wake);
 }
 

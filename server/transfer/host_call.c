@@ -12,7 +12,7 @@ static void tell(struct rg_deferred_item *item, CUresult status)
 {
     struct rg_worker *worker = item->worker;
     const uint64_t id = item->id;
-    pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
+    pthread_mutex_t *lock = rg_deferred_lock(worker);
     pthread_mutex_lock(lock);
     item->due = true;
     pthread_mutex_unlock(lock);

@@ -52,7 +52,7 @@ static void CUDA_CB last_step(void *user)
 {
     struct rg_deferred_item *item = user;
     struct rg_worker *worker = item->worker;
-    pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
+    pthread_mutex_t *lock = rg_deferred_lock(worker);
     RG_SCOPED_LOCK(lock);
     if (!item->gone && !rg_worker_over(worker)) /* else its data may be on its way */
         rg_deferred_destroy(item);
