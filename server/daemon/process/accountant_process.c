@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
-#include "server/daemon/process/process.h"
+#include "server/daemon/process/confined.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -29,45 +29,21 @@ uint64_t rg_accountant_wall_ns(void)
     return now.tv_sec < 0 ? 0 : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* In a sandbox in which there are the files of its folder, and nothing to talk to but the socket. */
+/* With the files of its folder, and nothing to talk to but the socket. */
 static enum rg_status start_process(struct rg_accountant *accountant, int theirs, char *why, size_t why_size)
 {
     char path[PATH_MAX], run[24], keep[24];
     if (rg_path_library("accountant", path, sizeof path) != RG_OK)
         return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size, "lib/remote-gpu is not beside bin");
-    struct rg_sandbox_lease *lease =
-        rg_sandboxes_lease(accountant->sandboxes, RG_SANDBOX_ACCOUNTANT, "", NULL, true, 0,
-                           &(struct rg_sandbox_extra){0}, why, why_size);
-    if (!lease || !lease->environment) {
-        rg_sandbox_release(lease);
-        return RG_ERR_NO_MEMORY;
-    }
-    snprintf(lease->sandbox.policy.runtime, sizeof lease->sandbox.policy.runtime, "%s", accountant->folder);
-    rg_sandbox_format(&lease->sandbox.policy, lease->text);
     snprintf(run, sizeof run, "%llu", (unsigned long long)accountant->run);
     snprintf(keep, sizeof keep, "%llu", (unsigned long long)accountant->keep_s);
-    char *arguments[] = {(char *)"accountant",
-                         (char *)"--folder",
-                         accountant->folder,
-                         (char *)"--run",
-                         run,
-                         (char *)"--keep",
-                         keep,
-                         (char *)"--sandbox",
-                         lease->text,
-                         NULL};
-    const struct rg_process process = {.path = path,
-                                       .arguments = arguments,
-                                       .environment = lease->environment,
-                                       .fds = {theirs},
-                                       .n_fds = 1,
-                                       .sandbox = &lease->sandbox};
-    const enum rg_status status = rg_process_start(&process, &accountant->pid, why, why_size);
-    if (status == RG_OK)
-        accountant->lease = lease;
-    else
-        rg_sandbox_release(lease);
-    return status;
+    char *arguments[] = {
+        (char *)"accountant", (char *)"--folder", accountant->folder, (char *)"--run", run, (char *)"--keep", keep, NULL};
+    const struct rg_process process = {.path = path, .arguments = arguments, .fds = {theirs}, .n_fds = 1};
+    const struct rg_confined confined = {
+        .program = RG_SANDBOX_ACCOUNTANT, .identity = "", .soft = true, .runtime = accountant->folder};
+    return rg_confined_start(accountant->sandboxes, &confined, &process, &accountant->lease, &accountant->pid,
+                             why, why_size);
 }
 
 static enum rg_status start(struct rg_accountant *accountant)

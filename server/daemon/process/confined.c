@@ -3,6 +3,7 @@
 
 #include "common/base/cleanup.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum rg_status rg_confined_start(struct rg_sandboxes *sandboxes, const struct rg_confined *confined,
@@ -20,6 +21,10 @@ enum rg_status rg_confined_start(struct rg_sandboxes *sandboxes, const struct rg
     if (!own || !own->environment || !arguments) {
         rg_sandbox_release(own);
         return RG_ERR_NO_MEMORY;
+    }
+    if (confined->runtime) {
+        snprintf(own->sandbox.policy.runtime, sizeof own->sandbox.policy.runtime, "%s", confined->runtime);
+        rg_sandbox_format(&own->sandbox.policy, own->text);
     }
     for (size_t i = 0; i < n; i++)
         arguments[i] = process->arguments[i];

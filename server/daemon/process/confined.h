@@ -11,6 +11,7 @@ struct rg_confined {
     const char *driver;   /* what it loads, or NULL */
     bool soft;            /* that is the software device */
     uint64_t gpus;        /* device files, as of rg_sandboxes_lease */
+    const char *runtime;  /* its runtime folder; NULL: its identity's */
     struct rg_sandbox_extra extra;
 };
 
