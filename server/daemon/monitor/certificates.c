@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 void rg_monitor_check_certificate(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                                   struct rg_monitor_answer *answered)
@@ -53,15 +52,13 @@ static void give_certificate(struct rg_monitor *monitor, const struct rg_identit
                              struct rg_monitor_answer *answered)
 {
     const int file = rg_file_in_memory("remote-gpu-grant", grant, sizeof *grant);
-    if (file < 0) {
-        rg_error("no memory for a certificate: %s", strerror(errno));
-        rg_reply_refuse(&monitor->frontend, answered, RG_REFUSAL_INTERNAL,
-                        "the server is out of memory; try again later");
-    } else {
-        rg_reply(&monitor->frontend, answered, &file, 1);
+    if (file >= 0) {
+        rg_reply_with(&monitor->frontend, answered, file);
+        return;
     }
-    if (file >= 0)
-        close(file);
+    rg_error("no memory for a certificate: %s", strerror(errno));
+    rg_reply_refuse(&monitor->frontend, answered, RG_REFUSAL_INTERNAL,
+                    "the server is out of memory; try again later");
 }
 
 void rg_monitor_make_certificate(struct rg_monitor *monitor, const struct rg_monitor_question *question,

@@ -173,9 +173,7 @@ static void start_manager(struct rg_monitor *monitor, struct rg_monitor_answer *
     int socket = -1;
     answered->status =
         rg_manager_start(&monitor->http.manager, monitor->sandboxes, &monitor->driver, &socket);
-    rg_reply(&monitor->http.process, answered, &socket, answered->status == RG_OK ? 1 : 0);
-    if (socket >= 0)
-        close(socket);
+    rg_reply_with(&monitor->http.process, answered, socket);
 }
 
 /* False: it may not ask that. */

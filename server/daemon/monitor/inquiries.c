@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void rg_inquiry_see_time(const struct rg_monitor *monitor)
 {
@@ -83,8 +82,7 @@ void rg_inquiry_quotas(struct rg_monitor *monitor, const struct rg_monitor_quest
                         "the server is out of memory; try again later");
         return;
     }
-    rg_reply(&monitor->frontend, answered, &file, 1);
-    close(file);
+    rg_reply_with(&monitor->frontend, answered, file);
 }
 
 /* --- the pool --------------------------------------------------------------------------------------------- */

@@ -61,9 +61,7 @@ static void connect_to_peer(struct rg_monitor *monitor, const struct rg_monitor_
     if (answered->status == RG_OK)
         answered->status = rg_introduction_connect(&monitor->sessions, question, &who,
                                                    monitor->policy.allow_unauthenticated, &socket, answered);
-    rg_reply(&monitor->frontend, answered, &socket, answered->status == RG_OK ? 1 : 0);
-    if (socket >= 0)
-        close(socket);
+    rg_reply_with(&monitor->frontend, answered, socket);
 }
 
 void rg_monitor_reload_rules(struct rg_monitor *monitor)
@@ -129,9 +127,7 @@ static void start_manager(struct rg_monitor *monitor, struct rg_monitor_answer *
 {
     int socket = -1;
     answered->status = rg_manager_start(&monitor->manager, monitor->sandboxes, &monitor->driver, &socket);
-    rg_reply(&monitor->frontend, answered, &socket, answered->status == RG_OK ? 1 : 0);
-    if (socket >= 0)
-        close(socket);
+    rg_reply_with(&monitor->frontend, answered, socket);
 }
 
 /* What the frontend says or asks of itself. False: it is for a client. */

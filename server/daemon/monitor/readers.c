@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Somebody, as far as this question is concerned. */
 struct reading {
@@ -186,9 +185,9 @@ void rg_reader_look(struct rg_monitor *monitor, const struct rg_monitor_question
     }
     RG_CLEANUP_FREE struct rg_snapshot *snapshot =
         make_snapshot(monitor, &reading, names, question->page.health == 1, &size);
-    RG_CLEANUP_FD int file = snapshot ? rg_file_in_memory("remote-gpu-snapshot", snapshot, size) : -1;
+    const int file = snapshot ? rg_file_in_memory("remote-gpu-snapshot", snapshot, size) : -1;
     answered->status = file >= 0 ? RG_OK : RG_ERR_NO_MEMORY;
-    rg_reply(&monitor->http.process, answered, &file, file >= 0 ? 1 : 0);
+    rg_reply_with(&monitor->http.process, answered, file);
 }
 
 /* What the agent is asked for. Returns how long that is. */
@@ -263,11 +262,11 @@ void rg_reader_login(struct rg_monitor *monitor, const struct rg_monitor_questio
     struct rg_login_grant grant = {.seconds = RG_LOGIN_COOKIE_S};
     memcpy(grant.cookie, login->secret, sizeof grant.cookie);
     memcpy(grant.guard, login->guard, sizeof grant.guard);
-    RG_CLEANUP_FD int file = rg_file_in_memory("remote-gpu-login", &grant, sizeof grant);
+    const int file = rg_file_in_memory("remote-gpu-login", &grant, sizeof grant);
     explicit_bzero(&grant, sizeof grant);
     answered->status = file >= 0 ? RG_OK : RG_ERR_NO_MEMORY;
     note(RG_AUDIT_LOGIN, &login->who, question->peer.address, 0, NULL);
-    rg_reply(&monitor->http.process, answered, &file, file >= 0 ? 1 : 0);
+    rg_reply_with(&monitor->http.process, answered, file);
 }
 
 void rg_reader_logout(struct rg_monitor *monitor, const struct rg_monitor_question *question,

@@ -12,6 +12,13 @@ void rg_reply(struct rg_frontend_process *frontend, const struct rg_monitor_answ
     rg_frontend_tell(frontend, &word, fds, n_fds);
 }
 
+void rg_reply_with(struct rg_frontend_process *frontend, const struct rg_monitor_answer *answered, int fd)
+{
+    rg_reply(frontend, answered, &fd, fd >= 0 ? 1 : 0);
+    if (fd >= 0)
+        close(fd);
+}
+
 void rg_reply_refuse(struct rg_frontend_process *frontend, struct rg_monitor_answer *answered,
                      enum rg_refusal_code code, const char *why)
 {

@@ -11,6 +11,8 @@
 /** Answers with n_fds descriptors, which stay the caller's. */
 void rg_reply(struct rg_frontend_process *frontend, const struct rg_monitor_answer *answered, const int *fds,
               unsigned n_fds);
+/** Answers with one descriptor, which is closed here; -1: with none. */
+void rg_reply_with(struct rg_frontend_process *frontend, const struct rg_monitor_answer *answered, int fd);
 /** Fills in a refusal and answers with it. */
 void rg_reply_refuse(struct rg_frontend_process *frontend, struct rg_monitor_answer *answered,
                      enum rg_refusal_code code, const char *why);
