@@ -205,6 +205,11 @@ static void handle_signals(struct daemon *daemon)
     }
 }
 
+static uint64_t sooner(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
 /* Measures sessions when it is time, and tells the accountant. Returns when to come again. */
 static uint64_t see_to_accounts(struct daemon *daemon)
 {
@@ -217,44 +222,34 @@ static uint64_t see_to_accounts(struct daemon *daemon)
         daemon->measure_ns = now + RG_ACCOUNTS_SAMPLE_NS;
     }
     const uint64_t flush = rg_accounts_flush(monitor->accountant.accounts, now);
-    uint64_t due = monitor->sessions.n ? daemon->measure_ns : UINT64_MAX;
-    due = flush < due ? flush : due;
-    return revive < due ? revive : due;
+    return sooner(sooner(revive, flush), monitor->sessions.n ? daemon->measure_ns : UINT64_MAX);
 }
 
-/* Milliseconds until something is due without any event, or -1. */
-static int next_timeout(struct daemon *daemon)
+/* Does what is due without any event: starts, admits, measures, ends. Milliseconds until the next time, or -1. */
+static int do_what_is_due(struct daemon *daemon)
 {
-    uint64_t due =
-        daemon->phase == SERVING ? rg_frontend_revive(&daemon->monitor.frontend) : daemon->phase_ends_ns;
+    struct rg_monitor *monitor = &daemon->monitor;
+    uint64_t next = sooner(daemon->reload_ns, daemon->requests_ns);
+    if (daemon->phase == SERVING)
+        next = sooner(next, rg_frontend_revive(&monitor->frontend));
+    else
+        next = sooner(next, daemon->phase_ends_ns);
     const uint64_t now = rg_now_ns();
-    if (rg_probe_runs(&daemon->monitor.probe) && daemon->monitor.probe.deadline_ns < due)
-        due = daemon->monitor.probe.deadline_ns;
-    const uint64_t beat = daemon->phase == SERVING ? rg_frontend_beat(&daemon->monitor.frontend) : UINT64_MAX;
-    due = beat < due ? beat : due;
-    const uint64_t http = rg_http_revive(&daemon->monitor.http);
-    due = http < due ? http : due;
-    const uint64_t history = rg_gauges_sample(&daemon->monitor);
-    due = history < due ? history : due;
-    const uint64_t accounts = see_to_accounts(daemon);
-    due = accounts < due ? accounts : due;
-    const uint64_t pool = rg_pool_revive(&daemon->monitor.pool);
-    due = pool < due ? pool : due;
-    const uint64_t admit = rg_monitor_admit(&daemon->monitor);
-    due = admit < due ? admit : due;
-    const uint64_t warm = rg_monitor_keep_warm(&daemon->monitor);
-    due = warm < due ? warm : due;
-    const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
-    due = kill < due ? kill : due;
-    const uint64_t alive = rg_notify_alive();
-    due = alive < due ? alive : due;
-    due = daemon->reload_ns < due ? daemon->reload_ns : due;
-    due = daemon->requests_ns < due ? daemon->requests_ns : due;
-    if (daemon->phase == WAITING && daemon->monitor.sessions.reconnect_s && now + WAITING_LOOK_NS < due)
-        due = now + WAITING_LOOK_NS;
-    if (due == UINT64_MAX)
+    if (rg_probe_runs(&monitor->probe))
+        next = sooner(next, monitor->probe.deadline_ns);
+    next = sooner(next, rg_frontend_revive(&monitor->http.process));
+    next = sooner(next, rg_gauges_sample(monitor));
+    next = sooner(next, see_to_accounts(daemon));
+    next = sooner(next, rg_pool_revive(&monitor->pool));
+    next = sooner(next, rg_monitor_admit(monitor));
+    next = sooner(next, rg_monitor_keep_warm(monitor));
+    next = sooner(next, rg_sessions_expire(&monitor->sessions));
+    next = sooner(next, rg_notify_alive());
+    if (daemon->phase == WAITING && monitor->sessions.reconnect_s)
+        next = sooner(next, now + WAITING_LOOK_NS);
+    if (next == UINT64_MAX)
         return -1;
-    const uint64_t left = due > now ? (due - now) / 1000000u + 1 : 0;
+    const uint64_t left = next > now ? (next - now) / 1000000u + 1 : 0;
     return left < INT_MAX ? (int)left : INT_MAX;
 }
 
@@ -262,7 +257,7 @@ static int next_timeout(struct daemon *daemon)
 static void serve_once(struct daemon *daemon)
 {
     struct rg_monitor *monitor = &daemon->monitor;
-    const int timeout = next_timeout(daemon); /* first: it may start a frontend */
+    const int timeout = do_what_is_due(daemon); /* first: it may start a frontend */
     struct rg_identity_store *identity = monitor->policy.identity;
     const struct rg_accounts *accounts = monitor->accountant.accounts;
     struct pollfd fds[9] = {

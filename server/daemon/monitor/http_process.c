@@ -147,12 +147,6 @@ bool rg_http_set_tls(struct rg_monitor *monitor)
     return rg_frontend_set_tls(&monitor->http.process, &material) == RG_OK;
 }
 
-uint64_t rg_http_revive(struct rg_http_process *http)
-{
-    const uint64_t revive = rg_frontend_revive(&http->process), beat = rg_frontend_beat(&http->process);
-    return revive < beat ? revive : beat;
-}
-
 int rg_http_socket(const struct rg_http_process *http)
 {
     return http->process.pid && !http->process.killed ? http->process.socket : -1;

@@ -5,7 +5,7 @@
  * that something is done for a reader who may (readers.h), and for a process that asks the GPUs' management library. It has no board. Taken over, it can do
  * so for those whose cookie or certificate it sees, and could say that it has seen a certificate that it has not, of one that is known.
  *
- * Happy path: rg_http_check_settings, rg_http_listen, rg_http_start once; rg_http_serve when the socket polls readable, rg_http_revive now
+ * Happy path: rg_http_check_settings, rg_http_listen, rg_http_start once; rg_http_serve when the socket polls readable, rg_frontend_revive now
  * and then; rg_http_stop. Zeroed: no HTTP is wanted. Main thread.
  */
 #ifndef RG_SERVER_DAEMON_MONITOR_HTTP_PROCESS_H
@@ -43,8 +43,6 @@ bool rg_http_is_local(const struct rg_http_process *http);
 size_t rg_http_address(const struct rg_http_process *http, char *out, size_t size);
 /** Answers all that has been asked, or a part of it. */
 void rg_http_serve(struct rg_monitor *monitor);
-/** Starts another process where there is none, and finds one that hangs. Returns when to come again. */
-uint64_t rg_http_revive(struct rg_http_process *http);
 /** -1: there is none. */
 int rg_http_socket(const struct rg_http_process *http);
 void rg_http_stop(struct rg_http_process *http);

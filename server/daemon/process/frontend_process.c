@@ -176,16 +176,11 @@ bool rg_frontend_reap(struct rg_frontend_process *frontend)
     return true;
 }
 
-uint64_t rg_frontend_revive(struct rg_frontend_process *frontend)
-{
-    if (!frontend->program)
-        return UINT64_MAX;
-    if (frontend->pid == 0 && rg_now_ns() >= frontend->not_before_ns && rg_frontend_start(frontend) == RG_OK)
-        return UINT64_MAX;
-    return frontend->pid ? UINT64_MAX : frontend->not_before_ns;
-}
-
-uint64_t rg_frontend_beat(struct rg_frontend_process *frontend)
+/*
+ * Asks it for a sign of life, if it is time, and kills it if it has given none for long. Words are counted, not time: a monitor that was
+ * stopped itself accuses nobody. Returns when it will be time.
+ */
+static uint64_t beat(struct rg_frontend_process *frontend)
 {
     const struct rg_monitor_word word = {.kind = RG_TELL_BEAT};
     if (frontend->pid == 0 || frontend->killed)
@@ -200,6 +195,15 @@ uint64_t rg_frontend_beat(struct rg_frontend_process *frontend)
     frontend->beat_ns = rg_now_ns() + RG_FRONTEND_BEAT_NS;
     rg_frontend_tell(frontend, &word, NULL, 0);
     return frontend->beat_ns;
+}
+
+uint64_t rg_frontend_revive(struct rg_frontend_process *frontend)
+{
+    if (!frontend->program)
+        return UINT64_MAX;
+    if (frontend->pid == 0 && (rg_now_ns() < frontend->not_before_ns || rg_frontend_start(frontend) != RG_OK))
+        return frontend->not_before_ns;
+    return beat(frontend);
 }
 
 void rg_frontend_stop(struct rg_frontend_process *frontend)

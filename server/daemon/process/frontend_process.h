@@ -64,13 +64,8 @@ void rg_frontend_tell(struct rg_frontend_process *frontend, const struct rg_moni
 void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why);
 /** Whether it has just been found to have ended; then that was said, and everything of it is released. */
 bool rg_frontend_reap(struct rg_frontend_process *frontend);
-/** Starts another where there is none, if it is time. Returns when it will be (UINT64_MAX: there is one). */
+/** Starts another where there is none, if it is time, and ends one that gives no sign of life. Returns when to come again. */
 uint64_t rg_frontend_revive(struct rg_frontend_process *frontend);
-/**
- * Asks it for a sign of life, if it is time, and kills it if it has given none for long. Words are counted, not time: a monitor that was
- * stopped itself accuses nobody. Returns when it will be time.
- */
-uint64_t rg_frontend_beat(struct rg_frontend_process *frontend);
 /** Ends it, and forgets what TLS needs. */
 void rg_frontend_stop(struct rg_frontend_process *frontend);
 
