@@ -59,8 +59,7 @@ static enum rg_status attach_without_turns(struct rg_worker *worker)
     memset(own, 0, rg_share.n_devices * sizeof *own);
     for (uint32_t i = 0; i < rg_share.n_devices; i++)
         attachments[i] = (struct rg_gate_attachment){.turns = &own[i], .place = 0};
-    rg_gate_count(worker, counted);
-    return rg_gate_start(worker, attachments, rg_share.n_devices, share_without_turns);
+    return rg_gate_start(worker, attachments, rg_share.n_devices, share_without_turns, counted);
 }
 
 enum rg_status rg_gate_attach(struct rg_worker *worker)
@@ -78,6 +77,5 @@ enum rg_status rg_gate_attach(struct rg_worker *worker)
         if (account->place >= RG_TURN_PLACES)
             return RG_ERR_INVALID;
     }
-    rg_gate_count(worker, counted);
-    return rg_gate_start(worker, attachments, rg_share.n_devices, share);
+    return rg_gate_start(worker, attachments, rg_share.n_devices, share, counted);
 }

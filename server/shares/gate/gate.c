@@ -75,8 +75,7 @@ static void count(struct rg_gate_device *device)
         .admitted = pacer->admitted,
         .last_use_ns = pacer->active_at,
     };
-    if (gate_of(device->worker)->counted)
-        gate_of(device->worker)->counted(device->index, &counts);
+    gate_of(device->worker)->counted(device->index, &counts);
 }
 
 /* Looks whether the device is done, and goes on from there. Returns when to look again. */
@@ -262,18 +261,14 @@ static void awaited(struct rg_worker *worker)
 
 /* --- beginning and end ---------------------------------------------------------------------------------- */
 
-void rg_gate_count(struct rg_worker *worker,
-                   void (*counted)(uint32_t device, const struct rg_gate_counts *counts))
-{
-    gate_of(worker)->counted = counted;
-}
-
 enum rg_status rg_gate_start(struct rg_worker *worker, const struct rg_gate_attachment *attachments,
-                             uint32_t n, void (*share)(struct rg_gate_share *out, uint32_t *changed))
+                             uint32_t n, void (*share)(struct rg_gate_share *out, uint32_t *changed),
+                             void (*counted)(uint32_t device, const struct rg_gate_counts *counts))
 {
     static const struct rg_gate hooks = {admit, wait_for_turn, executed, awaited};
     struct gate *gate = gate_of(worker);
     gate->share = share;
+    gate->counted = counted;
     gate->devices = calloc(n, sizeof *gate->devices);
     if (!gate->devices)
         return RG_ERR_NO_MEMORY;

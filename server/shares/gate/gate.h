@@ -36,13 +36,12 @@ struct rg_gate_attachment {
 
 /**
  * Devices 0 to n - 1 of the session are shared. `share` tells what the session may have; it is called by any thread, often, and
- * says by *changed (a number) whether it has to be looked at. Before the worker starts.
+ * says by *changed (a number) whether it has to be looked at. `counted` is told what was measured of a device, by the threads that
+ * measure. Before the worker starts.
  */
-RG_MUST_CHECK enum rg_status rg_gate_start(struct rg_worker *worker,
-                                           const struct rg_gate_attachment *attachments, uint32_t n,
-                                           void (*share)(struct rg_gate_share *out, uint32_t *changed));
-/** Called with what was measured of device `device`, by the threads that measure. Before rg_gate_start. */
-void rg_gate_count(struct rg_worker *worker,
-                   void (*counted)(uint32_t device, const struct rg_gate_counts *counts));
+RG_MUST_CHECK enum rg_status
+rg_gate_start(struct rg_worker *worker, const struct rg_gate_attachment *attachments, uint32_t n,
+              void (*share)(struct rg_gate_share *out, uint32_t *changed),
+              void (*counted)(uint32_t device, const struct rg_gate_counts *counts));
 
 #endif

@@ -19,7 +19,7 @@ static CUresult create(CUcontext *out, unsigned int flags, CUdevice device)
 
 static CUresult destroy(CUcontext context)
 {
-    struct rg_meter_freed freed = {.device = -1};
+    struct rg_meter_freed freed = {NULL};
     const CUresult result = rg_share_direct.cuCtxDestroy_v2(context);
     if (result == CUDA_SUCCESS)
         rg_meter_context_gone(context);
@@ -59,7 +59,7 @@ static void look_at_primary(CUdevice device)
 {
     unsigned flags;
     int active = 1;
-    struct rg_meter_freed freed = {.device = -1};
+    struct rg_meter_freed freed = {NULL};
     if (!is_one(device) || !primary[device] ||
         rg_share_direct.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active)
         return;

@@ -324,7 +324,7 @@ bool rg_meter_again(enum rg_meter_kind kind, uint64_t key)
 
 struct rg_meter_freed rg_meter_free_begin(enum rg_meter_kind kind, uint64_t key)
 {
-    struct rg_meter_freed freed = {.device = -1};
+    struct rg_meter_freed freed = {NULL};
     if (!rg_share.slot)
         return freed;
     RG_SCOPED_LOCK(&rg_meter_all.lock);

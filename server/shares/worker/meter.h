@@ -67,10 +67,9 @@ RG_MUST_CHECK bool rg_meter_pool_end(struct rg_meter *meter, CUresult result);
 
 /** What is being freed: out of the table before the driver frees it, as the key may be given away again at once. */
 struct rg_meter_freed {
-    struct rg_meter_entry *entry;
-    CUdevice device;
+    struct rg_meter_entry *entry; /* NULL: nothing of that kind and key is held */
 };
-/** `entry` NULL: nothing of that kind and key is held. Around the driver's call, with its result. */
+/** Around the driver's call, with its result. */
 struct rg_meter_freed rg_meter_free_begin(enum rg_meter_kind kind, uint64_t key);
 void rg_meter_free_end(struct rg_meter_freed *freed, CUresult result);
 

@@ -66,8 +66,7 @@ static struct session *begin(unsigned i, uint32_t weight, uint32_t cap_millionth
     shares[i] = (struct rg_gate_share){cap_millionths, weight, RG_TURN_NORMAL};
     busy[i] = admitted[i] = 0;
     const struct rg_gate_attachment place = {&turns, n_places++};
-    rg_gate_count(session->c->worker, counted[i]);
-    CHECK(rg_gate_start(session->c->worker, &place, 1, share[i]) == RG_OK);
+    CHECK(rg_gate_start(session->c->worker, &place, 1, share[i], counted[i]) == RG_OK);
     session->stream = handle(RG_KIND_STREAM, 7);
     enter_context(session->c);
     CALL(session->c, RG_OP_cuStreamCreate, 0, CUDA_SUCCESS, "48", 1, session->stream);
