@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static enum rg_status copy_field(char *field, size_t size, const char *text, size_t length, const char *what,
                                  char *why, size_t why_size)
@@ -158,4 +159,15 @@ bool rg_address_is_same_host(const struct sockaddr *one, const struct sockaddr *
         return false;
     return memcmp(&first, &second, sizeof first) == 0 ||
            (rg_address_is_loopback(one) && rg_address_is_loopback(other));
+}
+
+bool rg_address_is_within_host(int socket)
+{
+    struct sockaddr_storage own, peer;
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    if (getsockname(socket, (struct sockaddr *)&own, &own_size) != 0)
+        return false;
+    return own.ss_family == AF_UNIX ||
+           (getpeername(socket, (struct sockaddr *)&peer, &peer_size) == 0 &&
+            rg_address_is_same_host((const struct sockaddr *)&own, (const struct sockaddr *)&peer));
 }

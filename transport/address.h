@@ -43,5 +43,7 @@ struct sockaddr;
 bool rg_address_is_loopback(const struct sockaddr *address);
 /** Whether both are addresses of one machine's, without their ports, IPv4 ones in IPv6 included: the same, or both loopback. */
 bool rg_address_is_same_host(const struct sockaddr *one, const struct sockaddr *other);
+/** Whether both ends of a connected socket are on this machine; -1: there is none. One that was reset has no other end any more. */
+bool rg_address_is_within_host(int socket);
 
 #endif

@@ -3,12 +3,11 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/file.h"
+#include "transport/address.h"
 #include "transport/control.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,24 +24,6 @@ static bool pass_on(struct rg_conn *conn, int socket, void *data)
     return rg_control_send(conn, &message) == RG_OK;
 }
 
-/* Whether its other end is on this machine: nothing between the two can end it but the process that has it. */
-static bool is_of_this_machine(int socket)
-{
-    struct sockaddr_storage near = {0}, far = {0};
-    socklen_t near_size = sizeof near, far_size = sizeof far;
-    if (getsockname(socket, (struct sockaddr *)&near, &near_size) != 0)
-        return false;
-    if (near.ss_family == AF_UNIX)
-        return true;
-    if (getpeername(socket, (struct sockaddr *)&far, &far_size) != 0)
-        return false;
-    if (near.ss_family == AF_INET)
-        return ((struct sockaddr_in *)&near)->sin_addr.s_addr ==
-               ((struct sockaddr_in *)&far)->sin_addr.s_addr;
-    return near.ss_family == AF_INET6 && memcmp(&((struct sockaddr_in6 *)&near)->sin6_addr,
-                                                &((struct sockaddr_in6 *)&far)->sin6_addr, 16) == 0;
-}
-
 /*
  * Until either side closes. The client says nothing more: what comes from it is its end. That its kernel has closed the connection is told;
  * where it was lost, or this process has ended, the client's process may live, and its sessions go on. A kernel that closes a connection
@@ -50,7 +31,8 @@ static bool is_of_this_machine(int socket)
  */
 static void relay(struct rg_conn *conn, int socket, void *data)
 {
-    const bool near = is_of_this_machine(rg_conn_fd(conn)); /* a socket that was reset has no peer any more */
+    /* then nothing between the two can end it but the process that has it */
+    const bool near = rg_address_is_within_host(rg_conn_fd(conn));
     for (;;) {
         struct pollfd fds[2] = {{.fd = socket, .events = POLLIN},
                                 {.fd = rg_conn_fd(conn), .events = POLLIN | POLLRDHUP}};

@@ -25,7 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -36,29 +35,17 @@ enum {
     SWITCH_MS = 10000, /* for the client to resume by a connection that it has just made */
 };
 
-/* Whether what connects to us is on this machine: the kernel then gives a connection one address for both its ends. */
-static bool is_near(const struct rg_conn *conn)
-{
-    struct sockaddr_storage own, peer;
-    socklen_t own_size = sizeof own, peer_size = sizeof peer;
-    const int fd = rg_conn_fd(conn);
-    if (strcmp(rg_conn_transport(conn), "unix") == 0)
-        return true;
-    return fd >= 0 && getsockname(fd, (struct sockaddr *)&own, &own_size) == 0 &&
-           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 &&
-           rg_address_is_same_host((const struct sockaddr *)&own, (const struct sockaddr *)&peer);
-}
-
 /* Whether what connects to us is on this machine and the client is not. */
 static bool is_tunnelled(const struct rg_client_hello *client, const struct rg_conn *conn)
 {
     char own[RG_CONTROL_TEXT] = "";
-    return is_near(conn) && gethostname(own, sizeof own - 1) == 0 && strcmp(own, client->identity.host) != 0;
+    return rg_address_is_within_host(rg_conn_fd(conn)) && gethostname(own, sizeof own - 1) == 0 &&
+           strcmp(own, client->identity.host) != 0;
 }
 
 bool rg_resume_is_worth_it(const struct rg_conn *conn, bool may_move)
 {
-    return !may_move && !is_near(conn);
+    return !may_move && !rg_address_is_within_host(rg_conn_fd(conn));
 }
 
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,

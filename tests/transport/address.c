@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 struct good {
     const char *text, *formatted, *transport, *host;
@@ -115,4 +116,27 @@ Test(address, of_one_host)
     }
     const struct sockaddr_storage local = {.ss_family = AF_UNIX};
     cr_expect_not(rg_address_is_same_host((const struct sockaddr *)&local, (const struct sockaddr *)&local));
+}
+
+Test(address, within_host)
+{
+    int ends[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    cr_expect(rg_address_is_within_host(ends[0]));
+    close(ends[0]);
+    close(ends[1]);
+    cr_expect_not(rg_address_is_within_host(-1));
+
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+              fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(listener, (const struct sockaddr *)&address, size), 0);
+    cr_assert_eq(listen(listener, 1), 0);
+    cr_assert_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    cr_expect_not(rg_address_is_within_host(fd), "it has no other end yet");
+    cr_assert_eq(connect(fd, (const struct sockaddr *)&address, size), 0);
+    cr_expect(rg_address_is_within_host(fd));
+    close(fd);
+    close(listener);
 }
