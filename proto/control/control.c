@@ -108,7 +108,7 @@ static void format_text(char *field, size_t field_size, const char *format, va_l
     rg_control_text(field, field_size, text, used);
 }
 
-void rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, const char *format, ...)
+enum rg_status rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, const char *format, ...)
 {
     memset(message, 0, sizeof *message);
     message->kind = RG_CONTROL_REFUSAL;
@@ -121,6 +121,7 @@ void rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, cons
     va_start(arguments, format);
     format_text(refusal->reason, sizeof refusal->reason, format, arguments);
     va_end(arguments);
+    return RG_ERR_REFUSED;
 }
 
 void rg_upgrade_init(struct rg_control *message, const char *transport)

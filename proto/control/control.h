@@ -422,8 +422,8 @@ void rg_control_fini(struct rg_control *message); /* a zeroed one is fine */
  * line). */
 void rg_client_hello_init(struct rg_control *message, enum rg_purpose purpose);
 void rg_server_hello_init(struct rg_control *message);
-/** A refusal with its sentence. */
-void rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, const char *format, ...)
+/** A refusal with its sentence. Returns RG_ERR_REFUSED, for who returns that with it. */
+enum rg_status rg_refusal_init(struct rg_control *message, enum rg_refusal_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /** A Move that names the transport a session goes on with; a token can be added. */
 void rg_upgrade_init(struct rg_control *message, const char *transport);

@@ -38,12 +38,10 @@ static enum rg_status fail(const struct introduction *at, const char *why)
 {
     const char *address = at->hello->target_address;
     if (address[0])
-        rg_refusal_init(at->refusal, RG_REFUSAL_UNSUPPORTED, "the server could not connect to %s: %s",
-                        address, why);
-    else
-        rg_refusal_init(at->refusal, RG_REFUSAL_UNSUPPORTED,
-                        "the server could not connect two of its sessions: %s", why);
-    return RG_ERR_REFUSED;
+        return rg_refusal_init(at->refusal, RG_REFUSAL_UNSUPPORTED, "the server could not connect to %s: %s",
+                               address, why);
+    return rg_refusal_init(at->refusal, RG_REFUSAL_UNSUPPORTED,
+                           "the server could not connect two of its sessions: %s", why);
 }
 
 static bool parse(const struct rg_client_hello *hello, struct rg_monitor_connect *out)

@@ -50,12 +50,6 @@ static void relay(struct rg_conn *conn, int socket, void *data)
     }
 }
 
-static enum rg_status refuse(struct rg_control *refusal, enum rg_refusal_code code, const char *why)
-{
-    rg_refusal_init(refusal, code, "%s", why);
-    return RG_ERR_REFUSED;
-}
-
 enum rg_status rg_answer_pool(struct rg_frontend *frontend, struct rg_conn *conn,
                               const struct rg_client_hello *hello, struct rg_monitor_question *question,
                               struct rg_control *refusal)
@@ -68,13 +62,13 @@ enum rg_status rg_answer_pool(struct rg_frontend *frontend, struct rg_conn *conn
     question->kind = RG_ASK_POOL;
     question->pool = (struct rg_monitor_pool){.size = hello->question_size};
     if (!frontend->settings.pool[0])
-        return refuse(refusal, RG_REFUSAL_UNSUPPORTED,
+        return rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
                       "this server is in no pool; name a server that is (its operator runs it with --pool)");
     if (file < 0 || !data ||
         rg_monitor_ask(&frontend->link, question, fds, 2, MONITOR_TIMEOUT_MS, &answer, &socket) != RG_OK)
-        return refuse(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");
+        return rg_refusal_init(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");
     if (answer.status != RG_OK)
-        return refuse(refusal, answer.code, answer.why);
+        return rg_refusal_init(refusal, answer.code, "%s", answer.why);
     relay(conn, socket, data);
     return RG_OK;
 }

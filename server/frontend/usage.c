@@ -13,12 +13,6 @@
 
 #define ANSWER_TIMEOUT_MS 8000 /* the accountant gives up before */
 
-static enum rg_status refuse(struct rg_control *refusal, enum rg_refusal_code code, const char *why)
-{
-    rg_refusal_init(refusal, code, "%s", why);
-    return RG_ERR_REFUSED;
-}
-
 /* The packed answer comes by a socket. Returns its size; 0: it does not. */
 static size_t receive(int socket, void *data)
 {
@@ -51,16 +45,15 @@ enum rg_status rg_answer_accounts(struct rg_frontend *frontend, struct rg_conn *
     question->kind = usage ? RG_ASK_USAGE : RG_ASK_QUOTA;
     if ((usage || hello->question_size) &&
         rg_usage_unpack_question(hello->question, hello->question_size, &question->usage) != RG_OK)
-        return refuse(refusal, RG_REFUSAL_MALFORMED, "the question about usage is malformed");
+        return rg_refusal_init(refusal, RG_REFUSAL_MALFORMED, "the question about usage is malformed");
     if (!data || !message ||
         rg_monitor_ask(&frontend->link, question, &connection, 1, ANSWER_TIMEOUT_MS, &answer, &fd) != RG_OK)
-        return refuse(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");
+        return rg_refusal_init(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");
     if (answer.status != RG_OK)
-        return refuse(refusal, answer.code, answer.why);
+        return rg_refusal_init(refusal, answer.code, "%s", answer.why);
     const size_t size = usage ? receive(fd, data) : read_quotas(fd, data);
     if (size == 0)
-        return refuse(
-            refusal, RG_REFUSAL_INTERNAL,
+        return rg_refusal_init(refusal, RG_REFUSAL_INTERNAL,
             "the server did not find the answer in time; ask about a shorter time, or try again later");
     message->kind = RG_CONTROL_ANSWER;
     message->answer = (struct rg_management_answer){.data = data, .size = (uint32_t)size};
@@ -80,9 +73,9 @@ enum rg_status rg_answer_page(struct rg_frontend *frontend, struct rg_conn *conn
     question->kind = RG_ASK_LINK;
     if (!message ||
         rg_monitor_ask(&frontend->link, question, &connection, 1, ANSWER_TIMEOUT_MS, &answer, NULL) != RG_OK)
-        return refuse(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");
+        return rg_refusal_init(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");
     if (answer.status != RG_OK)
-        return refuse(refusal, answer.code, answer.why);
+        return rg_refusal_init(refusal, answer.code, "%s", answer.why);
     message->kind = RG_CONTROL_ANSWER;
     message->answer = (struct rg_management_answer){.data = answer.why, .size = (uint32_t)strlen(answer.why)};
     if (rg_control_send(conn, message) != RG_OK)
