@@ -91,15 +91,14 @@ static enum rg_status add(struct rg_channels *channels, struct rg_conn *conn)
 }
 
 /* A connection that the client opened: it becomes a channel if it shows the session's token. */
-static void take(const struct taker *taker, const struct rg_control *hello, int fd,
+static void take(const struct taker *taker, const struct rg_client_hello *hello, int fd,
                  const struct rg_tls_keys *keys)
 {
     const struct rg_transport_options options = {
         .filters = "", .bulk = true, .wait = RG_WAIT_BLOCK, .tls_keys = keys};
     const unsigned long long session = taker->session;
     struct rg_conn *conn = NULL;
-    if (hello->kind != RG_CONTROL_CLIENT_HELLO || hello->client_hello.purpose != RG_PURPOSE_BULK ||
-        rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
+    if (hello->purpose != RG_PURPOSE_BULK || rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
         close(fd);
         return;
     }
@@ -112,7 +111,7 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
         return;
     }
     const bool full = count(taker->channels) >= taker->channels->options.channels;
-    enum rg_status status = rg_multipath_admit(conn, &hello->client_hello, taker->channels->token, full);
+    enum rg_status status = rg_multipath_admit(conn, hello, taker->channels->token, full);
     if (taker->channels->rails)
         rg_liveness_watch_closely(conn);
     if (status == RG_OK)
@@ -131,11 +130,12 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
     rg_conn_destroy(conn);
 }
 
-/* What the client said on the connection; from a file, since nobody between it and here reads it. */
+/* What the client said on the connection; from a file, since nobody between it and here reads it. False: it is no hello. */
 static bool read_hello(int file, unsigned char *data, struct rg_control *hello)
 {
     const ssize_t size = pread(file, data, RG_MESSAGE_MAX, 0);
-    return size > 0 && rg_control_unpack(data, (size_t)size, hello) == RG_OK;
+    return size > 0 && rg_control_unpack(data, (size_t)size, hello) == RG_OK &&
+           hello->kind == RG_CONTROL_CLIENT_HELLO;
 }
 
 /* A connection that came with its hello; all descriptors are used up. */
@@ -143,6 +143,7 @@ static void take_handed(const struct taker *taker, const int fds[RG_HANDED_FDS],
 {
     const int fd = fds[0], file = fds[1], key_file = fds[2];
     struct rg_control hello = {0};
+    const struct rg_client_hello *client = &hello.client_hello;
     struct rg_tls_keys keys;
     const bool known = file >= 0 && read_hello(file, data, &hello);
     const bool good = key_file < 0 || rg_handed_keys(key_file, &keys);
@@ -151,18 +152,14 @@ static void take_handed(const struct taker *taker, const int fds[RG_HANDED_FDS],
         close(file);
     if (fd >= 0 && (!known || !good))
         close(fd);
-    else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
-             hello.client_hello.purpose == RG_PURPOSE_RESUME)
-        rg_resume_take(taker->resume, &hello.client_hello, fd, secret);
-    else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
-             (hello.client_hello.purpose == RG_PURPOSE_PEER ||
-              hello.client_hello.purpose == RG_PURPOSE_INTRODUCE))
-        rg_peers_take(taker->worker, &hello.client_hello, fd, secret);
-    else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
-             hello.client_hello.purpose == RG_PURPOSE_INVITE)
+    else if (fd >= 0 && client->purpose == RG_PURPOSE_RESUME)
+        rg_resume_take(taker->resume, client, fd, secret);
+    else if (fd >= 0 && (client->purpose == RG_PURPOSE_PEER || client->purpose == RG_PURPOSE_INTRODUCE))
+        rg_peers_take(taker->worker, client, fd, secret);
+    else if (fd >= 0 && client->purpose == RG_PURPOSE_INVITE)
         rg_peers_answer_invite(taker->worker, fd, secret);
     else if (fd >= 0)
-        take(taker, &hello, fd, secret);
+        take(taker, client, fd, secret);
     explicit_bzero(&keys, sizeof keys);
     rg_control_fini(&hello);
 }
