@@ -25,7 +25,7 @@ void rg_device_gate_wake(struct rg_device_gate *gate)
 
 bool rg_device_enter(struct rg_worker *worker)
 {
-    struct rg_device_gate *gate = &worker->device;
+    struct rg_device_gate *gate = &worker->device_gate;
     while (!rg_device_try(gate)) {
         rg_device_want(worker);
         RG_SCOPED_LOCK(&gate->lock);
@@ -50,7 +50,7 @@ bool rg_device_try_out_of_order(struct rg_device_gate *gate)
 
 bool rg_device_enter_out_of_order(struct rg_worker *worker, uint64_t until_ns)
 {
-    struct rg_device_gate *gate = &worker->device;
+    struct rg_device_gate *gate = &worker->device_gate;
     if (rg_device_try_out_of_order(gate))
         return true;
     rg_device_want(worker);
@@ -67,7 +67,7 @@ bool rg_device_enter_out_of_order(struct rg_worker *worker, uint64_t until_ns)
 
 void rg_device_want(struct rg_worker *worker)
 {
-    atomic_fetch_add(&worker->device.waiting, 1);
+    atomic_fetch_add(&worker->device_gate.waiting, 1);
     RG_MODULES_CALL(worker, wanted, worker);
 }
 
@@ -103,7 +103,7 @@ void rg_device_let_pass(struct rg_device_gate *gate, int records)
 
 bool rg_device_close(struct rg_worker *worker)
 {
-    struct rg_device_gate *gate = &worker->device;
+    struct rg_device_gate *gate = &worker->device_gate;
     const enum rg_device_gate_state before = atomic_load(&gate->state);
     set_state(gate, RG_DEVICE_CLOSED, 0);
     bool busy = rg_device_used(gate);
@@ -119,13 +119,13 @@ bool rg_device_close(struct rg_worker *worker)
 
 void rg_device_reopen(struct rg_worker *worker)
 {
-    set_state(&worker->device, RG_DEVICE_HELD, 0);
+    set_state(&worker->device_gate, RG_DEVICE_HELD, 0);
     RG_MODULES_CALL(worker, reopened, worker);
 }
 
 void rg_device_open(struct rg_worker *worker)
 {
-    if (atomic_load(&worker->device.state) == RG_DEVICE_CLOSED)
+    if (atomic_load(&worker->device_gate.state) == RG_DEVICE_CLOSED)
         rg_device_reopen(worker);
-    set_state(&worker->device, RG_DEVICE_OPEN, 0);
+    set_state(&worker->device_gate, RG_DEVICE_OPEN, 0);
 }

@@ -162,13 +162,13 @@ static bool take_turn(struct rg_worker *worker, struct rg_executor *executor)
         record.size > (size_t)(cursor->end - cursor->at))
         return true;
     bool waited = false;
-    while (!worker->gate->admit(executor, &record, cursor->at + sizeof record)) {
+    while (!worker->turns->admit(executor, &record, cursor->at + sizeof record)) {
         /* What the device has to do meanwhile may need the client's answers. */
         if (rg_worker_over(worker) || !rg_leader_separate_reader(executor))
             return false;
         atomic_store(&worker->gated, true);
         waited = true;
-        worker->gate->wait(executor);
+        worker->turns->wait(executor);
     }
     if (waited)
         atomic_store(&worker->gated, false);
@@ -221,9 +221,9 @@ static void execute(struct rg_worker *worker, struct rg_executor *executor, rg_o
     if (ends_memory(worker, traits))
         rg_worker_memory_ended(worker);
     if (executor->admitted)
-        worker->gate->executed(executor, executor->roles != 0);
-    else if (worker->gate && (traits & AWAITS))
-        worker->gate->awaited(worker);
+        worker->turns->executed(executor, executor->roles != 0);
+    else if (worker->turns && (traits & AWAITS))
+        worker->turns->awaited(worker);
 }
 
 /* `mine`: the roles are this thread's still. Else nothing of the dispatcher's may be touched any more. */
@@ -301,12 +301,12 @@ static bool wait_for_device(struct rg_worker *worker, struct rg_executor *execut
 
 void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
 {
-    if (!rg_device_try(&worker->device) && !wait_for_device(worker, executor))
+    if (!rg_device_try(&worker->device_gate) && !wait_for_device(worker, executor))
         return;
-    if (!worker->gate ||
+    if (!worker->turns ||
         take_turn(worker, executor)) /* in that order: who is suspended holds up nobody's turn */
         dispatch(worker, executor);
-    rg_device_leave(&worker->device);
+    rg_device_leave(&worker->device_gate);
 }
 
 /* Whether the context of a record's thread may be at work, for all that can be asked now. */
@@ -318,10 +318,10 @@ static bool context_works(struct rg_worker *worker, const struct rg_record *reco
     struct rg_request asks = {.worker = worker, .thread = thread};
     if (!entry)
         return false;
-    if (!rg_device_try_out_of_order(&worker->device)) /* the session is suspended */
+    if (!rg_device_try_out_of_order(&worker->device_gate)) /* the session is suspended */
         return true;
     const bool idle = rg_request_make_current(&asks) == CUDA_SUCCESS && rg_context_idle(worker, entry->extra);
-    rg_device_leave(&worker->device);
+    rg_device_leave(&worker->device_gate);
     return !idle;
 }
 

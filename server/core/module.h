@@ -96,7 +96,7 @@ struct rg_record;
  * Where sessions share a device's time: records that give it work are executed when it is the session's turn. NULL in a worker
  * that shares none.
  */
-struct rg_gate {
+struct rg_turn_hooks {
     /* Whether such a record may be executed now. The dispatcher. */
     bool (*admit)(struct rg_executor *executor, const struct rg_record *record,
                   const unsigned char *parameters);

@@ -47,7 +47,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     rg_priority_lock_init(&worker->send_lock);
     pthread_mutex_init(&worker->end_lock, NULL);
     pthread_cond_init(&worker->end_changed, NULL);
-    rg_device_gate_init(&worker->device);
+    rg_device_gate_init(&worker->device_gate);
     rg_leader_init(worker);
     rg_objects_init(&worker->objects);
     rg_out_of_order_init(&worker->out_of_order);
@@ -117,7 +117,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     }
     rg_objects_fini(&worker->objects);
     rg_conn_destroy(worker->conn);
-    rg_device_gate_fini(&worker->device);
+    rg_device_gate_fini(&worker->device_gate);
     rg_priority_lock_fini(&worker->send_lock);
     pthread_mutex_destroy(&worker->end_lock);
     pthread_cond_destroy(&worker->end_changed);

@@ -59,12 +59,12 @@ struct rg_worker {
     const struct rg_server_module *const *modules; /* ended by NULL */
     void *state[RG_MODULES_MAX];                   /* of each module */
     const struct rg_observer *observer;            /* NULL: nobody looks on */
-    const struct rg_gate *gate;                    /* NULL: the device's time is not shared */
+    const struct rg_turn_hooks *turns;             /* NULL: the device's time is not shared */
     /* a level (proto/memory_level.h): what the session may still take of its devices' memory; NULL: nobody knows */
     const _Atomic uint8_t *memory_left;
-    atomic_bool gated; /* the dispatcher waits for it, or for `device` */
+    atomic_bool gated; /* the dispatcher waits for its turn, or for the device gate */
 
-    struct rg_device_gate device; /* who uses the driver */
+    struct rg_device_gate device_gate; /* who uses the driver */
 
     struct rg_priority_lock send_lock; /* the right to send; held across the system call */
     atomic_bool detaches;        /* the last large bulk data travelled by itself, without the right to send */

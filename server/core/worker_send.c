@@ -136,7 +136,7 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     }
     rg_conn_interrupt(worker->conn);
     rg_leader_wake(worker);
-    rg_device_gate_wake(&worker->device);
+    rg_device_gate_wake(&worker->device_gate);
     /* the last first: host functions of the driver are released before locks under which the driver is asked */
     unsigned n = 0;
     while (worker->modules[n])

@@ -249,7 +249,7 @@ static bool answer_now_or_later(struct rg_worker *worker, const struct rg_answer
         contents = (struct contents){.at = received->data, .left = bulk_size};
     }
     const bool good = take_answer(worker, answer, seq, &contents);
-    rg_device_leave(&worker->device);
+    rg_device_leave(&worker->device_gate);
     free(received);
     return good;
 }

@@ -33,7 +33,7 @@ void rg_postponed_wake(struct rg_postponed *postponed)
 /* The lock is held: whoever opens the gate looks here after that, so that nothing is put here too late for it. */
 static bool enter(const struct rg_postponed *postponed, struct rg_worker *worker)
 {
-    return !postponed->first && !postponed->working && rg_device_try_out_of_order(&worker->device);
+    return !postponed->first && !postponed->working && rg_device_try_out_of_order(&worker->device_gate);
 }
 
 bool rg_postponed_enter(struct rg_postponed *postponed, struct rg_worker *worker)
@@ -86,6 +86,6 @@ struct rg_postponed_answer *rg_postponed_take(struct rg_postponed *postponed, st
     if (!postponed->first)
         postponed->last = &postponed->first;
     postponed->bytes -= sizeof *next + next->size;
-    rg_device_unwant(&worker->device);
+    rg_device_unwant(&worker->device_gate);
     return next;
 }

@@ -23,8 +23,8 @@ uint64_t rg_suspend_timeout(const struct rg_suspend *suspend)
 static bool is_used(struct rg_worker *worker)
 {
     struct rg_suspend *suspend = rg_suspend_of(worker);
-    const uint64_t uses = rg_device_uses(&worker->device);
-    if (uses == suspend->uses && !rg_device_used(&worker->device))
+    const uint64_t uses = rg_device_uses(&worker->device_gate);
+    if (uses == suspend->uses && !rg_device_used(&worker->device_gate))
         return false;
     suspend->uses = uses;
     suspend->used_ns = rg_now_ns();

@@ -73,7 +73,7 @@ static void stay_away(struct rg_worker *worker, enum rg_suspend_command command)
     pthread_mutex_lock(&suspend->lock);
     if (command != RG_SUSPEND_NOTHING)
         suspend->held = command == RG_SUSPEND_HOLD;
-    const bool wanted = rg_device_wanted(&worker->device), held = suspend->held;
+    const bool wanted = rg_device_wanted(&worker->device_gate), held = suspend->held;
     pthread_mutex_unlock(&suspend->lock);
     if (see_preemption(worker, true)) {
         if (command != RG_SUSPEND_NOTHING)
@@ -125,7 +125,7 @@ static void *suspend_main(void *argument)
         else
             run(worker, command);
         pthread_mutex_lock(&suspend->lock);
-        const bool comes = suspend->state == RG_SUSPEND_SUSPENDED && rg_device_wanted(&worker->device) &&
+        const bool comes = suspend->state == RG_SUSPEND_SUSPENDED && rg_device_wanted(&worker->device_gate) &&
                            (!suspend->held || !suspend->told_held) && !suspend->preempted;
         const struct timespec until = rg_timespec(next_look(suspend));
         if (!comes && suspend->command == RG_SUSPEND_NOTHING && !rg_worker_over(worker))

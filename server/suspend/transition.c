@@ -87,7 +87,7 @@ static enum rg_suspend_result attempt(struct rg_worker *worker)
 {
     struct rg_suspend *suspend = rg_suspend_of(worker);
     char why[200] = "";
-    if (rg_device_used(&worker->device) || !rg_device_close(worker))
+    if (rg_device_used(&worker->device_gate) || !rg_device_close(worker))
         return RG_SUSPEND_BUSY;
     const char *never = rg_suspend_why_not(worker);
     const enum rg_status status =
@@ -113,14 +113,14 @@ static enum rg_suspend_result attempt_until(struct rg_worker *worker, uint64_t d
     uint64_t window = WINDOW_NS;
     for (int passes = PASSES;; window *= 2, passes *= 4) {
         const uint64_t now = rg_now_ns(), end = deadline - now < window ? deadline : now + window;
-        rg_device_hold(&worker->device);
+        rg_device_hold(&worker->device_gate);
         enum rg_suspend_result result;
         while ((result = attempt(worker)) == RG_SUSPEND_BUSY && rg_now_ns() < end)
             if (!sleep_until(worker, rg_now_ns() + LOOK_NS))
                 break;
         if (result != RG_SUSPEND_BUSY || rg_now_ns() >= deadline || rg_worker_over(worker))
             return result;
-        rg_device_let_pass(&worker->device, passes);
+        rg_device_let_pass(&worker->device_gate, passes);
         (void)sleep_until(worker, rg_now_ns() + PASSING_NS);
     }
 }

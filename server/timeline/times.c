@@ -296,7 +296,7 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
         (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
         return RG_ANSWERED_GOOD;
     }
-    struct rg_device_gate *gate = &worker->device;
+    struct rg_device_gate *gate = &worker->device_gate;
     const bool entered = all ? rg_device_enter_out_of_order(worker, rg_now_ns() + RESUME_NS)
                              : rg_device_try_out_of_order(gate);
     pthread_mutex_lock(&times->lock);

@@ -265,7 +265,7 @@ enum rg_status rg_gate_start(struct rg_worker *worker, const struct rg_gate_atta
                              uint32_t n, void (*share)(struct rg_gate_share *out, uint32_t *changed),
                              void (*counted)(uint32_t device, const struct rg_gate_counts *counts))
 {
-    static const struct rg_gate hooks = {admit, wait_for_turn, executed, awaited};
+    static const struct rg_turn_hooks hooks = {admit, wait_for_turn, executed, awaited};
     struct gate *gate = gate_of(worker);
     gate->share = share;
     gate->counted = counted;
@@ -284,7 +284,7 @@ enum rg_status rg_gate_start(struct rg_worker *worker, const struct rg_gate_atta
             return RG_ERR_NO_MEMORY;
         device->runs = true;
     }
-    worker->gate = &hooks;
+    worker->turns = &hooks;
     return RG_OK;
 }
 

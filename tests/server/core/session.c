@@ -682,12 +682,12 @@ static void test_times_while_suspended(void)
     send_answer(c, RG_ANSWER_TIMES, 1, 0, NULL, 0);
     expect_notice(c, RG_NOTICE_TIMES, 1);
     send_answer(c, RG_ANSWER_TIMES, 2, 1, NULL, 0);
-    while (!rg_device_wanted(&c->worker->device))
+    while (!rg_device_wanted(&c->worker->device_gate))
         usleep(1000);
     CHECK(atomic_load(&queries) == 0);
     rg_device_open(c->worker);
     expect_notice(c, RG_NOTICE_TIMES, 2);
-    CHECK(atomic_load(&queries) > 0 && !rg_device_wanted(&c->worker->device));
+    CHECK(atomic_load(&queries) > 0 && !rg_device_wanted(&c->worker->device_gate));
     const struct rg_time *times = (const struct rg_time *)c->got.bulk;
     CHECK(c->got.notice.arg[0] > 0 && c->got.bulk_size == c->got.notice.arg[0] * sizeof *times);
     for (size_t i = 0; i < c->got.notice.arg[0]; i++)
