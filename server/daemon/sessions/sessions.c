@@ -1,6 +1,6 @@
 /*
  * sessions.c - the list of sessions: making it, finding one, having its worker do something, and what the board shows; see sessions.h.
- * How sessions begin is in admission.c, what comes to them in connections.c, how they end in ending.c.
+ * How sessions begin is in beginning.c, what comes to them in connections.c, how they end in ending.c.
  */
 #include "server/daemon/sessions/sessions.h"
 

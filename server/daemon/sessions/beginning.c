@@ -1,5 +1,5 @@
 /*
- * admission.c - how a session begins. See sessions.h.
+ * beginning.c - how a session begins. See sessions.h.
  *
  * Happy path: there is room for one more, devices are chosen, its share of them is granted, quotas allow it, its worker starts, and its
  * account begins. Each of these refuses with a sentence, and what was granted before is taken back. Where only memory is missing, warm
