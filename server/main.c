@@ -22,6 +22,7 @@
 #include "server/core/worker.h"
 #include "server/export/export.h"
 #include "server/handshake/address_space.h"
+#include "server/handshake/end_reason.h"
 #include "server/handshake/handed.h"
 #include "server/handshake/hello.h"
 #include "server/handshake/host_memory.h"

@@ -1,5 +1,5 @@
 /* end_reason.c - why a session is ended, for its client: the worker says it, or the monitor to a client that comes later. */
-#include "server/handshake/handed.h"
+#include "server/handshake/end_reason.h"
 
 const char *rg_session_end_why(enum rg_session_end_reason reason)
 {

@@ -2,8 +2,7 @@
  * handed.h - how a worker gets connections that its client opens later: a packet of the monitor's with descriptors.
  *
  * The descriptors are the connection, a file with the hello that came by it and, of a connection by TLS, one with its keys
- * (struct rg_tls_keys). The packet's size is fixed; what the client
- * sent is in the file alone.
+ * (struct rg_tls_keys). The packet's size is fixed; what the client sent is in the file alone.
  */
 #ifndef RG_SERVER_HANDSHAKE_HANDED_H
 #define RG_SERVER_HANDSHAKE_HANDED_H
@@ -11,29 +10,10 @@
 #include "transport/tls/tls.h"
 #include "transport/transport.h"
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { RG_HANDED_VERSION = 1, RG_HANDED_FDS = 3 };
-
-/** Why a worker is told to end: the value that comes with SIGTERM (sigqueue). */
-enum rg_session_end_reason {
-    RG_END_SHUTDOWN,
-    RG_END_REVOKED,
-    RG_END_EXPIRED,
-    RG_END_USED_UP,
-    RG_END_LEASE,
-    RG_END_WANTED
-};
-/** What the client is told of it. */
-const char *rg_session_end_why(enum rg_session_end_reason reason);
-
-/**
- * Tells a worker that the GPU hours of its user, group or project are used up; the value: after how many seconds the session will end,
- * 0: it may go on. A process that does not expect it ignores it.
- */
-#define RG_SESSION_USED_UP_SIGNAL SIGURG
 
 struct rg_handed {
     uint32_t version;

@@ -9,6 +9,7 @@
 #include "common/base/packet.h"
 #include "server/daemon/grant/refusal.h"
 #include "server/daemon/sessions/list.h"
+#include "server/handshake/handed.h"
 
 #include <errno.h>
 

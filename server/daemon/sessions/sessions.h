@@ -15,7 +15,7 @@
 #include "server/daemon/settings/rails.h"
 #include "server/daemon/shared/board.h"
 #include "server/daemon/workers/warm.h"
-#include "server/handshake/handed.h"
+#include "server/handshake/end_reason.h"
 #include "server/suspend/command.h"
 
 #include <sys/types.h>

@@ -9,6 +9,7 @@
  * signals. The client's command line steers it: "worker:stubborn" ignores SIGTERM, "worker:crash" aborts,
  * "worker:fail" exits 3.
  */
+#include "server/handshake/end_reason.h"
 #include "server/handshake/handed.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"

@@ -1,7 +1,7 @@
 /* used_up.c - programs whose GPU hours are used up are told once, and not before their worker can hear it. */
 #include "server/daemon/grant/quotas.h"
 #include "server/daemon/sessions/sessions.h"
-#include "server/handshake/handed.h"
+#include "server/handshake/end_reason.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
