@@ -4,8 +4,9 @@
  * Internal to transport/. A transport fills a table by designated initialisers, and is known to
  * connect/registry.c or exports it from a loadable part (rg_transport_part). Registration asserts the
  * mandatory slots once and puts "not supported" functions into the optional ones left empty, so that nobody
- * has to test a slot for NULL (but `lost`, `channel_progress` and `give_up_channel`, which transport.c alone calls). Filters use the same table for the connections they wrap, without the slots
- * that make connections; reset, set_read_ahead, has_credit, set_control, abandon, security and tls_exporter go on to the connection
+ * has to test a slot for NULL (but `lost`, `channel_progress` and `give_up_channel`, which transport.c alone
+ * calls). Filters use the same table for the connections they wrap, without the slots that make connections;
+ * reset, set_read_ahead, has_credit, set_control, abandon, security and tls_exporter go on to the connection
  * below (`next`) where a filter leaves them empty.
  *
  * The front (transport.c) has checked every argument before an operation sees it: sizes are within the

@@ -62,8 +62,9 @@ enum rg_status rg_answer_pool(struct rg_frontend *frontend, struct rg_conn *conn
     question->kind = RG_ASK_POOL;
     question->pool = (struct rg_monitor_pool){.size = hello->question_size};
     if (!frontend->settings.pool[0])
-        return rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
-                      "this server is in no pool; name a server that is (its operator runs it with --pool)");
+        return rg_refusal_init(
+            refusal, RG_REFUSAL_UNSUPPORTED,
+            "this server is in no pool; name a server that is (its operator runs it with --pool)");
     if (file < 0 || !data ||
         rg_monitor_ask(&frontend->link, question, fds, 2, MONITOR_TIMEOUT_MS, &answer, &socket) != RG_OK)
         return rg_refusal_init(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");

@@ -53,7 +53,8 @@ enum rg_status rg_answer_accounts(struct rg_frontend *frontend, struct rg_conn *
         return rg_refusal_init(refusal, answer.code, "%s", answer.why);
     const size_t size = usage ? receive(fd, data) : read_quotas(fd, data);
     if (size == 0)
-        return rg_refusal_init(refusal, RG_REFUSAL_INTERNAL,
+        return rg_refusal_init(
+            refusal, RG_REFUSAL_INTERNAL,
             "the server did not find the answer in time; ask about a shorter time, or try again later");
     message->kind = RG_CONTROL_ANSWER;
     message->answer = (struct rg_management_answer){.data = data, .size = (uint32_t)size};

@@ -32,16 +32,16 @@ uint64_t rg_accountant_wall_ns(void)
 /* With the files of its folder, and nothing to talk to but the socket. */
 static enum rg_status start_process(struct rg_accountant *accountant, int theirs, char *why, size_t why_size)
 {
-    char path[PATH_MAX], run[24], keep[24];
+    char path[PATH_MAX], run[24], keep[24], *folder = accountant->folder;
     if (rg_path_library("accountant", path, sizeof path) != RG_OK)
         return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size, "lib/remote-gpu is not beside bin");
     snprintf(run, sizeof run, "%llu", (unsigned long long)accountant->run);
     snprintf(keep, sizeof keep, "%llu", (unsigned long long)accountant->keep_s);
     char *arguments[] = {
-        (char *)"accountant", (char *)"--folder", accountant->folder, (char *)"--run", run, (char *)"--keep", keep, NULL};
+        (char *)"accountant", (char *)"--folder", folder, (char *)"--run", run, (char *)"--keep", keep, NULL};
     const struct rg_process process = {.path = path, .arguments = arguments, .fds = {theirs}, .n_fds = 1};
     const struct rg_confined confined = {
-        .program = RG_SANDBOX_ACCOUNTANT, .identity = "", .soft = true, .runtime = accountant->folder};
+        .program = RG_SANDBOX_ACCOUNTANT, .identity = "", .soft = true, .runtime = folder};
     return rg_confined_start(accountant->sandboxes, &confined, &process, &accountant->lease, &accountant->pid,
                              why, why_size);
 }
