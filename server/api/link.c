@@ -2,9 +2,8 @@
  * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as
  * they do, and as long as a record that uses them, which may go out of order (out_of_order.h).
  */
-#include "common/base/limits.h"
-#include "common/base/log.h"
 #include "generated/server/execute.h"
+#include "server/api/jit_options.h"
 #include "server/core/out_of_order.h"
 #include "server/images/image.h"
 
@@ -22,12 +21,6 @@ struct linker {
     void *values
         [RG_JIT_OPTIONS_MAX]; /* of the options that it was made with: the driver writes to them until it is destroyed */
     char logs[];
-};
-
-struct options {
-    unsigned count;
-    CUjit_option options[RG_JIT_OPTIONS_MAX];
-    void *values[RG_JIT_OPTIONS_MAX];
 };
 
 /* What goes with the state, for the record to use until it lets go; NULL: no such state. The dispatcher. */
@@ -81,44 +74,15 @@ static void stop(struct rg_worker *worker)
 
 const struct rg_server_module rg_link_module = {.stop = stop, .drop_context = drop_context};
 
-static CUresult read_options(struct rg_request *request, struct options *out, unsigned count,
-                             const CUjit_option *options, const unsigned long long *values)
-{
-    out->count = 0;
-    if (count > RG_JIT_OPTIONS_MAX - 4)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count; i++) {
-        if (!rg_jit_option_travels(options[i])) {
-            rg_warn("session %llu: linking with JIT option %d, which cannot be passed on",
-                    (unsigned long long)request->worker->session, (int)options[i]);
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        out->options[out->count] = options[i];
-        out->values[out->count++] = (void *)(uintptr_t)values[i];
-    }
-    return CUDA_SUCCESS;
-}
-
-static void add_log(struct options *to, CUjit_option buffer_option, char *buffer, CUjit_option size_option,
-                    size_t size)
-{
-    if (!size)
-        return;
-    to->options[to->count] = buffer_option;
-    to->values[to->count++] = buffer;
-    to->options[to->count] = size_option;
-    to->values[to->count++] = (void *)size;
-}
-
 CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, unsigned int count,
                                  const CUjit_option *options, const unsigned long long *values,
                                  size_t info_size, size_t error_size)
 {
-    struct options all;
+    struct rg_jit_options all;
     CUlinkState made = NULL;
-    RG_TRY(read_options(request, &all, count, options, values));
-    info_size = info_size < RG_JIT_LOG_MAX ? info_size : RG_JIT_LOG_MAX;
-    error_size = error_size < RG_JIT_LOG_MAX ? error_size : RG_JIT_LOG_MAX;
+    RG_TRY(rg_jit_options_read(request, &all, count, options, values));
+    info_size = rg_jit_log_size(info_size);
+    error_size = rg_jit_log_size(error_size);
     struct linker *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
     if (!extra)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -126,9 +90,7 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
     atomic_init(&extra->users, 1);
     extra->info_size = info_size;
     extra->error_size = error_size;
-    add_log(&all, CU_JIT_INFO_LOG_BUFFER, extra->logs, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info_size);
-    add_log(&all, CU_JIT_ERROR_LOG_BUFFER, extra->logs + info_size + 1, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-            error_size);
+    rg_jit_options_add_logs(&all, extra->logs, info_size, extra->logs + info_size + 1, error_size);
     memcpy(extra->values, all.values, all.count * sizeof *all.values);
     CUresult result = rg_driver.cuLinkCreate_v2(all.count, all.options, extra->values, &made);
     if (result != CUDA_SUCCESS) {
@@ -146,29 +108,22 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
     return CUDA_ERROR_UNKNOWN;
 }
 
-static void output_log(struct rg_request *request, const char *log, size_t size)
-{
-    const uint64_t length = strnlen(log, size);
-    rg_request_output(request, &length, sizeof length);
-    rg_request_output(request, log, length);
-}
-
 static void output_logs(struct rg_request *request, const struct linker *extra)
 {
-    output_log(request, extra->logs, extra->info_size);
-    output_log(request, extra->logs + extra->info_size + 1, extra->error_size);
+    rg_jit_output_log(request, extra->logs, extra->info_size);
+    rg_jit_output_log(request, extra->logs + extra->info_size + 1, extra->error_size);
 }
 
 CUresult rg_execute_rgLinkAdd(struct rg_request *request, CUlinkState state, unsigned int type,
                               unsigned long long id, const char *name, unsigned int count,
                               const CUjit_option *options, const unsigned long long *values)
 {
-    struct options all;
+    struct rg_jit_options all;
     rg_out_of_order_settle(request, state, 0); /* one after another */
     struct linker *extra = use(request, state);
     struct rg_image *image = rg_image_take(request->worker, id);
     struct rg_image_code code;
-    CUresult result = read_options(request, &all, count, options, values);
+    CUresult result = rg_jit_options_read(request, &all, count, options, values);
     if (!extra || !image || type >= CU_JIT_NUM_INPUT_TYPES)
         result = CUDA_ERROR_INVALID_VALUE;
     rg_request_go_out_of_order(request);

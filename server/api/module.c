@@ -1,8 +1,7 @@
 /* module.c - modules and libraries made of images (image.h), variables found in them. */
 #include "server/api/module.h"
-#include "common/base/limits.h"
-#include "common/base/log.h"
 #include "generated/server/execute.h"
+#include "server/api/jit_options.h"
 #include "server/images/image.h"
 #include "server/images/layouts.h"
 #include "server/shares/worker/share.h"
@@ -15,18 +14,10 @@
 struct load {
     struct rg_image *image;
     struct rg_image_code code;
-    unsigned count;
-    CUjit_option options[RG_JIT_OPTIONS_MAX];
-    void *values[RG_JIT_OPTIONS_MAX];
+    struct rg_jit_options jit;
     char *info, *error;
     size_t info_size, error_size;
 };
-
-static void add_option(struct load *load, CUjit_option option, void *value)
-{
-    load->options[load->count] = option;
-    load->values[load->count++] = value;
-}
 
 /* Takes the image and makes ready what the driver is called with, out of order. */
 static CUresult begin_load(struct rg_request *request, struct load *load, uint64_t id, unsigned count,
@@ -39,54 +30,30 @@ static CUresult begin_load(struct rg_request *request, struct load *load, uint64
         return CUDA_ERROR_INVALID_IMAGE;
     rg_request_go_out_of_order(request);
     RG_TRY(rg_image_code(request, image, RG_IMAGE_MODULE, &load->code));
-    if (count > RG_JIT_OPTIONS_MAX - 4)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count; i++) {
-        if (!rg_jit_option_travels(options[i])) {
-            rg_warn("session %llu: a module with JIT option %d, which cannot be passed on",
-                    (unsigned long long)request->worker->session, (int)options[i]);
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        add_option(load, options[i], (void *)(uintptr_t)values[i]);
-    }
-    load->info_size = info_size < RG_JIT_LOG_MAX ? info_size : RG_JIT_LOG_MAX;
-    load->error_size = error_size < RG_JIT_LOG_MAX ? error_size : RG_JIT_LOG_MAX;
+    RG_TRY(rg_jit_options_read(request, &load->jit, count, options, values));
+    load->info_size = rg_jit_log_size(info_size);
+    load->error_size = rg_jit_log_size(error_size);
     load->info = rg_request_memory(request, load->info_size + 1);
     load->error = load->info ? rg_request_memory(request, load->error_size + 1) : NULL;
     if (!load->error)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (load->info_size) {
-        add_option(load, CU_JIT_INFO_LOG_BUFFER, load->info);
-        add_option(load, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, (void *)load->info_size);
-    }
-    if (load->error_size) {
-        add_option(load, CU_JIT_ERROR_LOG_BUFFER, load->error);
-        add_option(load, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, (void *)load->error_size);
-    }
+    rg_jit_options_add_logs(&load->jit, load->info, load->info_size, load->error, load->error_size);
     return CUDA_SUCCESS;
-}
-
-static void output_log(struct rg_request *request, const char *log, size_t size)
-{
-    const uint64_t length = log ? strnlen(log, size) : 0;
-    rg_request_output(request, &length, sizeof length);
-    rg_request_output(request, log, length);
 }
 
 /* Answers with the logs, whatever came of it; the image has served its purpose. */
 static void end_load(struct rg_request *request, struct load *load)
 {
-    output_log(request, load->info, load->info_size);
-    output_log(request, load->error, load->error_size);
+    rg_jit_output_log(request, load->info, load->info_size);
+    rg_jit_output_log(request, load->error, load->error_size);
     rg_image_free(request->worker, load->image);
 }
 
 static CUresult load_module(const struct load *load, CUmodule *out)
 {
-    struct load own = *load; /* the driver writes to what it is given */
-    return load->count
-               ? rg_driver.cuModuleLoadDataEx(out, load->code.data, load->count, own.options, own.values)
-               : rg_driver.cuModuleLoadData(out, load->code.data);
+    struct rg_jit_options own = load->jit; /* the driver writes to what it is given */
+    return own.count ? rg_driver.cuModuleLoadDataEx(out, load->code.data, own.count, own.options, own.values)
+                     : rg_driver.cuModuleLoadData(out, load->code.data);
 }
 
 CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, unsigned long long image,
@@ -113,9 +80,9 @@ CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, un
 
 static CUresult load_library(const struct load *load, CUlibrary *out)
 {
-    struct load own = *load;
-    return rg_driver.cuLibraryLoadData(out, load->code.data, load->count ? own.options : NULL,
-                                       load->count ? own.values : NULL, load->count, NULL, NULL, 0);
+    struct rg_jit_options own = load->jit;
+    return rg_driver.cuLibraryLoadData(out, load->code.data, own.count ? own.options : NULL,
+                                       own.count ? own.values : NULL, own.count, NULL, NULL, 0);
 }
 
 CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, unsigned long long image,

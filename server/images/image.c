@@ -203,24 +203,3 @@ CUresult rg_image_code(struct rg_request *request, struct rg_image *image, unsig
                    input == RG_IMAGE_MODULE ? "module" : "input of a linker");
     return not_such(input);
 }
-
-bool rg_jit_option_travels(CUjit_option option)
-{
-    switch ((int)option) {
-    case CU_JIT_WALL_TIME:
-    case CU_JIT_INFO_LOG_BUFFER:
-    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-    case CU_JIT_ERROR_LOG_BUFFER:
-    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-    case CU_JIT_GLOBAL_SYMBOL_NAMES:
-    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-    case CU_JIT_GLOBAL_SYMBOL_COUNT:
-    case CU_JIT_REFERENCED_KERNEL_NAMES:
-    case CU_JIT_REFERENCED_KERNEL_COUNT:
-    case CU_JIT_REFERENCED_VARIABLE_NAMES:
-    case CU_JIT_REFERENCED_VARIABLE_COUNT:
-        return false;
-    default:
-        return (int)option >= 0 && option <= CU_JIT_SPLIT_COMPILE; /* the last whose meaning is known here */
-    }
-}

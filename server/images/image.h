@@ -92,7 +92,4 @@ CUresult rg_image_code(struct rg_request *request, struct rg_image *image, unsig
                        struct rg_image_code *code);
 #define RG_IMAGE_MODULE ((unsigned)CU_JIT_NUM_INPUT_TYPES)
 
-/** Whether a JIT option's value is a number, and so means the same here as at the client. */
-bool rg_jit_option_travels(CUjit_option option);
-
 #endif
