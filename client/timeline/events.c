@@ -43,11 +43,10 @@ static bool is_done(const struct rg_event *event)
 static bool is_behind(const struct rg_context *context, const struct rg_event *event)
 {
     const uint64_t recorded = atomic_load_explicit(&event->timeline.recorded, memory_order_acquire);
-    const struct rg_stream_timeline *stream = recorded_in(event);
-    return stream &&
-           rg_timeline_is_behind(
-               context, (CUstream)atomic_load_explicit(&event->timeline.stream, memory_order_relaxed), stream,
-               recorded);
+    const CUstream in = (CUstream)atomic_load_explicit(&event->timeline.stream, memory_order_relaxed);
+    const struct rg_stream_timeline *stream =
+        in == CU_STREAM_PER_THREAD ? &context->timeline.legacy : recorded_in(event);
+    return stream && rg_timeline_is_behind(context, in, stream, recorded);
 }
 
 /* The record at position `recorded` is done, and with it what came before in its stream. */
@@ -308,6 +307,9 @@ CUresult rg_timeline_event_time(float *milliseconds, CUevent start, CUevent end,
         const struct rg_event_time_hint time = {(uint64_t)start, version, recorded_at(from), recorded_at(to)};
         if (rg_event_time_find(&to->timeline, &time, milliseconds))
             return rg_timeline_answered(context->session);
+        const struct rg_context *other = known(from);
+        if (other && !is_done(from) && is_behind(other, from))
+            RG_TRY(rg_timeline_wait_event(start));
         if (!is_done(to) && is_behind(context, to))
             RG_TRY(rg_timeline_wait_event(end));
     }

@@ -390,8 +390,9 @@ bool rg_timeline_synchronous(CUstream stream)
 {
     uint64_t handle;
     const uint64_t own = rg_timeline_own_position();
-    struct rg_stream_timeline *timeline = rg_timeline_of_stream(rg_effective_stream(stream), 0, &handle);
-    if (!timeline || !rg_timeline_trusted(handle))
+    stream = rg_effective_stream(stream);
+    struct rg_stream_timeline *timeline = rg_timeline_of_stream(stream, 0, &handle);
+    if (!timeline || stream == CU_STREAM_PER_THREAD || !rg_timeline_trusted(handle))
         return false;
     rg_timeline_raise(&timeline->synchronous, own);
     return true;

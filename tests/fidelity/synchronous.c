@@ -130,6 +130,7 @@ int main(void)
     CHECK(cuArrayCreate_v2(&array, &(CUDA_ARRAY_DESCRIPTOR){WIDTH, HEIGHT, CU_AD_FORMAT_UNSIGNED_INT8, 1}));
     try_stream("the default stream", NULL);
     try_stream("a stream that it waits for", stream);
+    try_stream("the thread's own stream", CU_STREAM_PER_THREAD);
     CHECK(cuDevicePrimaryCtxRelease_v2(device));
     free(pageable);
     return 0;
