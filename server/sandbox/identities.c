@@ -65,11 +65,26 @@ bool rg_sandbox_can_become(uid_t user)
            is_mapped("/proc/self/gid_map", user);
 }
 
-/* Whether everybody may pass through a folder, as the users of root's workers must who have no mounts of their own. */
-static bool is_passed_by_all(const char *path)
+/*
+ * Whether root's folder may lie there (`real`: by its own path): everybody may pass through, as the users of root's workers must who have
+ * no mounts of their own, and nobody else may rename what is root's, there or in any folder above.
+ */
+static bool is_fit_for_root(const char *path, char real[PATH_MAX])
 {
+    char at[PATH_MAX];
     struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && (about.st_mode & 1);
+    if (!realpath(path, real))
+        return false;
+    memcpy(at, real, strlen(real) + 1);
+    for (;;) {
+        if (stat(at[0] ? at : "/", &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != 0 ||
+            !(about.st_mode & S_IXOTH) || ((about.st_mode & 022) && !(about.st_mode & S_ISVTX)))
+            return false;
+        char *slash = strrchr(at, '/');
+        if (!slash || !slash[1])
+            return true;
+        *slash = '\0';
+    }
 }
 
 /* That is the server's folder, with its parts; false: errno says why not. */
@@ -93,10 +108,11 @@ static bool take_base(struct rg_sandboxes *sandboxes, const char *path, bool roo
 /* Anyone may make folders there, also those whose names are meant for others: then the next name is taken. */
 static bool take_in_shared(struct rg_sandboxes *sandboxes, const char *parent, bool root)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], real[PATH_MAX];
     bool own = false;
-    if (!parent || parent[0] != '/' || (root && !is_passed_by_all(parent)))
+    if (!parent || parent[0] != '/' || (root && !is_fit_for_root(parent, real)))
         return false;
+    parent = root ? real : parent;
     for (unsigned i = 0; i < NAMES_OF_ONE && !own; i++) {
         char further[16] = "";
         if (i > 0)

@@ -8,6 +8,9 @@ from trial import Server, run_program
 
 PROGRAMS = ("vector_add", "host_threads", "managed_memory")
 
+# Its own messages would come into the midst of the program's lines.
+GDB = ["gdb", "-q", "-nx", "-batch", "-ex", "set confirm off", "-ex", "set print thread-events off", "-ex", "set print inferior-events off"]
+
 # What stands before a program's name; the tools among them may be missing.
 STARTED_BY = {
     "timeout": ["timeout", "100"],
@@ -21,9 +24,8 @@ STARTED_BY = {
     "batch scheduling": ["chrt", "--batch", "0"],
     "strace": ["strace", "-f", "-qq", "-o", "/dev/null"],
     "strace of descendants by ptrace": ["strace", "-f", "-D", "-qq", "-e", "trace=process", "-o", "/dev/null"],
-    "gdb": ["gdb", "-q", "-nx", "-batch", "-ex", "set confirm off", "-ex", "run", "-ex", "quit", "--args"],
-    "gdb that stops at each thread's start": ["gdb", "-q", "-nx", "-batch", "-ex", "set confirm off", "-ex", "set print thread-events on", "-ex",
-                                             "set schedule-multiple on", "-ex", "run", "-ex", "quit", "--args"],
+    "gdb": GDB + ["-ex", "run", "-ex", "quit", "--args"],
+    "gdb that lets all processes run": GDB + ["-ex", "set schedule-multiple on", "-ex", "run", "-ex", "quit", "--args"],
     "no capabilities": ["setpriv", "--bounding-set=-all", "--inh-caps=-all"],
     "no new privileges": ["setpriv", "--no-new-privs"],
     "no locked memory": ["prlimit", "--memlock=0"],

@@ -30,7 +30,8 @@ static const char image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 
 static CUfunction last;
 static CUevent begun, ended;
-static CUdeviceptr memory;
+static CUdeviceptr memory, gate;
+static CUstream other; /* which waits for no other */
 static CUarray array;
 static void *locked, *pageable;
 
@@ -40,6 +41,13 @@ static void work(CUstream stream)
     void *parameters[] = {&ns};
     CHECK(cuEventRecord(begun, stream));
     CHECK(cuLaunchKernel(last, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    CHECK(cuEventRecord(ended, stream));
+}
+
+/* Work that lasts until the gate is opened. */
+static void hold(CUstream stream)
+{
+    CHECK(cuStreamWaitValue32_v2(stream, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
     CHECK(cuEventRecord(ended, stream));
 }
 
@@ -83,6 +91,8 @@ static const struct {
 
 static void try_stream(const char *name, CUstream stream)
 {
+    CHECK(cuMemsetD32_v2(gate, 0, 1));
+    CHECK(cuCtxSynchronize());
     for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
         float ms = 0;
         work(stream);
@@ -98,11 +108,10 @@ static void try_stream(const char *name, CUstream stream)
     }
     work(stream);
     copy_line();
-    work(stream);
-    printf("%s, with work behind it: %s\n", name,
-           cuEventQuery(ended) == CUDA_ERROR_NOT_READY && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY
-               ? "not ready"
-               : "done");
+    hold(stream);
+    printf("%s, with work behind it: stream %d, event %d\n", name, cuStreamQuery(stream),
+           cuEventQuery(ended));
+    CHECK(cuStreamWriteValue32_v2(other, gate, 1, 0));
     CHECK(cuStreamSynchronize(stream));
 }
 
@@ -121,7 +130,9 @@ int main(void)
     CHECK(cuEventCreate(&begun, CU_EVENT_DEFAULT));
     CHECK(cuEventCreate(&ended, CU_EVENT_DEFAULT));
     CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc_v2(&memory, MUCH));
+    CHECK(cuMemAlloc_v2(&gate, sizeof(uint32_t)));
     CHECK(cuMemAllocHost_v2(&locked, MUCH));
     pageable = calloc(1, MUCH);
     if (!pageable)

@@ -34,6 +34,10 @@ Test(nccl_place, good_ones)
     cr_expect(reads(at("[fd00::1]:7600", 10, 7)), "%s", why);
     cr_expect(reads(unix_place), "%s", why);
     cr_expect_str_eq(way.address, "unix:/run/remote-gpu.sock");
+    strcpy(unix_place.server,
+           "//@another"); /* no other socket's name: it is written so that it is read again */
+    cr_expect(reads(unix_place), "%s", why);
+    cr_expect_str_eq(way.address, "unix:////@another");
     struct rg_nccl_place longest = at("", 10, 7);
     memset(longest.server, 'a', sizeof longest.server);
     cr_expect(reads(longest), "%s", why);
@@ -59,7 +63,7 @@ Test(nccl_place, what_would_lead_astray)
         cr_expect_not(reads(at(servers[i], 10, 7)), "%s", servers[i]);
         cr_expect(strstr(why, "names '") && !strchr(why, '\n') && !strchr(why, '\x1b'), "%s", why);
     }
-    static const char *const paths[] = {"//@another", "socket", "@", ""};
+    static const char *const paths[] = {"socket", "@", ""};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         struct rg_nccl_place place = at(paths[i], 0, 0);
         place.family = RG_NCCL_PLACE_UNIX;
