@@ -71,8 +71,15 @@ void enter_context(struct client *c)
 
 int client_destroy(struct client *c)
 {
+    return client_destroy_behind(c, NULL);
+}
+
+int client_destroy_behind(struct client *c, void (*device_is_done)(void))
+{
     rg_conn_destroy(c->conn);
     const int code = rg_worker_wait(c->worker);
+    if (device_is_done)
+        device_is_done();
     rg_worker_destroy(c->worker);
     free(c->got.output);
     free(c->got.bulk);

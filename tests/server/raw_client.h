@@ -63,6 +63,8 @@ void enter_context(struct client *c);
  * The client goes away without a word, and everything of the worker's is taken down. Returns the exit code.
  */
 int client_destroy(struct client *c);
+/** The same, with a call in between that waits for the device: nothing is put into its streams any more, and all is there still. */
+int client_destroy_behind(struct client *c, void (*device_is_done)(void));
 
 /**
  * Appends a record. `format`: '4' uint32_t, '8' uint64_t, 's' string, 'b' void * and size_t (count and

@@ -26,8 +26,7 @@ static struct client *begin(void)
 
 static void end(struct client *c)
 {
-    stub_driver_wait();
-    CHECK(client_destroy(c) == 0);
+    CHECK(client_destroy_behind(c, stub_driver_wait) == 0);
 }
 
 /* Until the worker has read what was said before. */
