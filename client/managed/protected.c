@@ -2,6 +2,7 @@
 #include "client/managed/protected.h"
 
 #include "client/core/address_map.h"
+#include "client/core/call.h"
 #include "client/managed/faults.h"
 #include "client/managed/unified.h"
 #include "common/base/safe_copy.h"
@@ -47,10 +48,13 @@ void rg_protected_open(const struct rg_region *region, bool write)
         rg_memory_bring_in((const void *)(uintptr_t)region->address, rg_region_extent(region), write) ||
         !may_be_signalled())
         return;
+    const bool before = rg_per_thread_default_stream;
+    rg_per_thread_default_stream = false; /* a handler may not come back here; the copy has its stream */
     for (size_t i = 0; i < rows; i++) {
         struct iovec row;
         size_t covered;
         rg_region_iovec(region, i * region->width, region->width, &row, 1, &covered);
         touch_pages((uintptr_t)row.iov_base, row.iov_len, write);
     }
+    rg_per_thread_default_stream = before;
 }

@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "pool/etcd/base64.h"
-#include "server/pool/agent.h"
+#include "tests/server/pool/lone_agent.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -40,17 +40,10 @@ void __wrap_rg_etcd_call(struct rg_etcd *etcd, const char *path, json_t *body, r
 
 static void start(void)
 {
-    const char *endpoint = "http://127.0.0.1:1";
-    const struct rg_etcd_settings settings = {.endpoints = &endpoint, .n_endpoints = 1};
-    char why[RG_ETCD_WHY] = "";
-    agent.etcd = rg_etcd_create(&settings, why, sizeof why);
-    cr_assert_not_null(agent.etcd, "%s", why);
-    snprintf(agent.settings.pool, sizeof agent.settings.pool, "lab");
-    snprintf(agent.id, sizeof agent.id, "1111222233334444");
+    lone_agent_start(&agent);
     snprintf(agent.run, sizeof agent.run, "5555666677778888");
     agent.membership.state = RG_MEMBER_IN;
     agent.membership.valid_until_ns = rg_now_ns() + 3600000000000ull;
-    rg_pool_mirror_whole(&agent.mirror, 1);
 }
 
 /* Asks as somebody; returns the end at which the answer comes. */

@@ -5,7 +5,7 @@
 #include "common/base/file.h"
 #include "common/base/hash_table.h"
 #include "common/cache/digest.h"
-#include "server/pool/agent.h"
+#include "tests/server/pool/lone_agent.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
@@ -19,17 +19,9 @@
 
 static struct rg_agent agent;
 
-/* A member that knows all of the pool. */
 static void start(void)
 {
-    const char *endpoint = "http://127.0.0.1:1";
-    const struct rg_etcd_settings settings = {.endpoints = &endpoint, .n_endpoints = 1};
-    char why[RG_ETCD_WHY] = "";
-    agent.etcd = rg_etcd_create(&settings, why, sizeof why);
-    cr_assert_not_null(agent.etcd, "%s", why);
-    snprintf(agent.settings.pool, sizeof agent.settings.pool, "lab");
-    snprintf(agent.id, sizeof agent.id, "1111222233334444");
-    rg_pool_mirror_whole(&agent.mirror, 1);
+    lone_agent_start(&agent);
 }
 
 static void put(const char *folder, unsigned id, json_t *value)
