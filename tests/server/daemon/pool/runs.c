@@ -109,7 +109,7 @@ Test(runs, a_copy_of_the_folder_speaks_for_nobody)
     make_dead(1, 10);
     snprintf(command, sizeof command, "cp -a %s %s-copy", state, state);
     cr_assert_eq(system(command), 0);
-    strcat(state, "-copy");
+    state = temporary_path("state-copy");
     cr_assert(has_file(1));
     cr_assert_eq(rg_runs_begin(&run, state, 2, dead, MAX), 0);
     cr_assert(!has_file(1) && has_file(2));
