@@ -9,14 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-bool rg_nccl_place_is_same(const struct rg_nccl_place *one, const struct rg_nccl_place *other)
-{
-    return one->family == other->family && one->port == other->port &&
-           memcmp(one->address, other->address, sizeof one->address) == 0 &&
-           (one->family != RG_NCCL_PLACE_UNIX ||
-            strncmp(one->server, other->server, sizeof one->server) == 0);
-}
-
 /* False: it is of no family that there is. */
 static bool write_address(const struct rg_nccl_place *place, const char *server, char *out, size_t size)
 {

@@ -21,8 +21,6 @@ struct rg_nccl_way {
     char server[sizeof((struct rg_nccl_place *)0)->server + 1];
 };
 
-/** Whether both are of one server. */
-bool rg_nccl_place_is_same(const struct rg_nccl_place *one, const struct rg_nccl_place *other);
 /** Reads a place. False: nobody is to go there, and `why` says why. */
 bool rg_nccl_place_read(const struct rg_nccl_place *place, struct rg_nccl_way *out, char *why,
                         size_t why_size);

@@ -81,6 +81,7 @@
 #define RG_NCCL_EARLY_MAX       65536 /* messages of other processes before a rank here makes its call */
 #define RG_NCCL_EARLY_BYTES_MAX ((size_t)64 << 20) /* and the data with them */
 #define RG_NCCL_SPLITS_MAX      1024               /* that others may have begun before this process does */
+#define RG_NCCL_EARLY_READY_MAX 1024 /* what one other process says of communicators before they are here */
 #define RG_NCCL_MEETINGS_MAX    4096 /* unique ids that were made here; of more the oldest are forgotten */
 
 /* Fat binaries */

@@ -2,8 +2,10 @@
  * nccl_network.h - how ranks of the software device's NCCL that are in several processes reach each other, and what their ids are.
  *
  * The library opens no sockets. Whoever has loaded it gives it connections (links), which it gets from elsewhere: a worker those that
- * its server has been asked for. Without any, all ranks are in one process. The library says hello on each link, and finds out which
- * process is at the other end; a place is what tells how a process is found, and only whoever makes links looks into it.
+ * its server has been asked for. Without any, all ranks are in one process. The library says hello on each link, and hears which
+ * process the other end says that it is. It believes that of a link that was made to the place where that process is; of one that was
+ * made by the other end, not before that has named the communicator, which only its ranks can. A place is what tells how a process
+ * is found, and only whoever makes links looks into it.
  *
  * Threads: a link has one reader at a time, which calls `message` for each message that came, and a thread that calls `lost` as the last. The library sends by a
  * thread of its own for each link. Nothing here waits for a stream.
@@ -26,7 +28,7 @@
 #define RG_NCCL_PLACE_BYTES 104
 #define RG_NCCL_ID_MAGIC    "softNCCL" /* 8 bytes, without the zero */
 
-/** An ncclUniqueId of the software device's NCCL. Nothing in it is a secret. */
+/** An ncclUniqueId of the software device's NCCL. Who has it may be a rank. */
 struct rg_nccl_id {
     char magic[8];
     uint64_t key;     /* random: names the communicator */
@@ -54,6 +56,8 @@ struct rg_nccl_network {
     bool (*read)(void *link);
     /** Ends the link, whoever is inside of it. */
     void (*interrupt)(void *link);
+    /** Whether the link was made from here, to the process that is found at that place. Any lock of the library's may be held. */
+    bool (*leads_to)(void *link, const unsigned char place[RG_NCCL_PLACE_BYTES]);
 };
 
 struct sg_peer;

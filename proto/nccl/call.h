@@ -5,7 +5,9 @@
 #include "common/base/limits.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 enum rg_nccl_kind {
     RG_NCCL_ALL_REDUCE = 1,
@@ -65,6 +67,16 @@ struct rg_nccl_place {
 static_assert(sizeof(struct rg_nccl_place) == 104,
               "a place has its room in an id (common/cuda/nccl_network.h)");
 enum { RG_NCCL_PLACE_UNKNOWN, RG_NCCL_PLACE_UNIX, RG_NCCL_PLACE_IPV4 = 4, RG_NCCL_PLACE_IPV6 = 6 };
+
+/** Whether both are of one server. */
+static inline bool rg_nccl_place_is_same(const struct rg_nccl_place *one, const struct rg_nccl_place *other)
+{
+    return one->family == other->family && one->port == other->port &&
+           memcmp(one->address, other->address, sizeof one->address) == 0 &&
+           (one->family != RG_NCCL_PLACE_UNIX ||
+            strncmp(one->server, other->server, sizeof one->server) == 0);
+}
+
 #define RG_NCCL_PLACES 8u /* that one answer has */
 
 #define RG_NCCL_TEXT_BYTES 512u

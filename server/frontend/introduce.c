@@ -141,10 +141,13 @@ static enum rg_status greet(const struct introduction *at, struct rg_conn *conn,
     return status == RG_OK ? hear_answer(at, conn, upgrades) : fail(at, rg_status_string(status));
 }
 
-/* What a worker is to see: its own secret, nothing of the other session's; and whether that one's worker would move to RDMA. */
-static int worker_hello(enum rg_purpose purpose, uint64_t session, const uint8_t secret[RG_PEER_SECRET],
-                        bool upgrades)
+/*
+ * What a worker is to see: its own secret, and not the other session's; who connects, also which session that is, and on which server, as
+ * no other end can say of itself; and whether that one's worker would move to RDMA.
+ */
+static int worker_hello(const struct rg_client_hello *hello, enum rg_purpose purpose, bool upgrades)
 {
+    const bool connects = purpose == RG_PURPOSE_INTRODUCE;
     RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
     void *data = NULL;
     size_t size = 0;
@@ -152,10 +155,15 @@ static int worker_hello(enum rg_purpose purpose, uint64_t session, const uint8_t
     if (!message)
         return -1;
     rg_client_hello_init(message, purpose);
-    message->client_hello.peer_session = session;
-    memcpy(message->client_hello.peer_secret, secret, RG_PEER_SECRET);
-    message->client_hello.transports.n = upgrades;
-    strcpy(message->client_hello.transports.names[0], upgrades ? RG_PEER_RDMA : "");
+    struct rg_client_hello *told = &message->client_hello;
+    told->peer_session = connects ? hello->peer_session : hello->target_session;
+    memcpy(told->peer_secret, connects ? hello->peer_secret : hello->target_secret, RG_PEER_SECRET);
+    if (connects) {
+        told->target_session = hello->target_session;
+        strcpy(told->target_address, hello->target_address);
+    }
+    told->transports.n = upgrades;
+    strcpy(told->transports.names[0], upgrades ? RG_PEER_RDMA : "");
     if (rg_control_pack(message, &data, &size) == RG_OK)
         file = rg_file_in_memory("peer-hello", data, size);
     free(data);
@@ -169,8 +177,7 @@ static enum rg_status hand_over(const struct introduction *at, struct rg_conn *c
     struct rg_tls_keys keys;
     struct rg_monitor_question *question = at->question;
     const bool encrypted = question->peer.encrypted;
-    RG_CLEANUP_FD int file =
-        worker_hello(RG_PURPOSE_INTRODUCE, at->hello->peer_session, at->hello->peer_secret, upgrades);
+    RG_CLEANUP_FD int file = worker_hello(at->hello, RG_PURPOSE_INTRODUCE, upgrades);
     RG_CLEANUP_FD int key_file = -1;
     if (encrypted && rg_conn_tls_export(conn, &keys) == RG_OK) {
         key_file = rg_file_in_memory("tls-keys", &keys, sizeof keys);
@@ -193,13 +200,11 @@ static enum rg_status hand_over(const struct introduction *at, struct rg_conn *c
 static enum rg_status give_end(const struct introduction *at, int fd, enum rg_purpose purpose)
 {
     const struct rg_client_hello *hello = at->hello;
-    const bool target = purpose == RG_PURPOSE_PEER;
     struct rg_monitor_answer answer;
     struct rg_monitor_question question = {.kind = RG_ASK_HAND_OVER, .peer.proof = RG_PROOF_NONE};
-    RG_CLEANUP_FD int file = worker_hello(purpose, target ? hello->target_session : hello->peer_session,
-                                          target ? hello->target_secret : hello->peer_secret, false);
+    RG_CLEANUP_FD int file = worker_hello(hello, purpose, false);
     question.hand_over.purpose = purpose;
-    question.hand_over.session = target ? hello->target_session : hello->peer_session;
+    question.hand_over.session = purpose == RG_PURPOSE_PEER ? hello->target_session : hello->peer_session;
     const int fds[] = {fd, file};
     if (file < 0 || rg_monitor_ask(&at->frontend->link, &question, fds, 2, -1, &answer, NULL) != RG_OK)
         return fail(at, "the server is out of memory");

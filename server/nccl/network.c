@@ -1,14 +1,20 @@
 /* network.c - see network.h; the operations by which a client connects sessions for NCCL. */
 #include "server/nccl/network.h"
 
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "proto/nccl/call.h"
 #include "server/peers/peers.h"
 #include "server/shares/worker/count.h"
+#include "transport/address.h"
 #include "transport/transport.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the session's own place; a leaf */
+static struct rg_nccl_place own_place;
 
 /* --- what the library is given ---------------------------------------------------------------------------- */
 
@@ -35,6 +41,32 @@ static void interrupt(void *link)
     rg_conn_interrupt(((struct rg_peer *)link)->conn);
 }
 
+/* Where a connection leads that this side has opened, as its server knows. False: nobody can tell. */
+static bool read_target(const struct rg_peer *peer, struct rg_nccl_place *target)
+{
+    struct rg_address address;
+    if (!peer->target_address[0]) {
+        RG_SCOPED_LOCK(&lock);
+        *target = own_place;
+        return target->family != RG_NCCL_PLACE_UNKNOWN;
+    }
+    if (rg_address_parse(peer->target_address, &address, NULL, 0) != RG_OK)
+        return false;
+    const bool is_ipv6 = strchr(address.host, ':') != NULL;
+    *target = (struct rg_nccl_place){.port = address.port,
+                                     .family = is_ipv6 ? RG_NCCL_PLACE_IPV6 : RG_NCCL_PLACE_IPV4};
+    return inet_pton(is_ipv6 ? AF_INET6 : AF_INET, address.host, target->address) == 1;
+}
+
+static bool leads_to(void *link, const unsigned char place[RG_NCCL_PLACE_BYTES])
+{
+    const struct rg_peer *peer = link;
+    struct rg_nccl_place target, wanted;
+    memcpy(&wanted, place, sizeof wanted);
+    return peer->connects && peer->target_session == wanted.session && read_target(peer, &target) &&
+           rg_nccl_place_is_same(&target, &wanted);
+}
+
 /* --- what connections are given to ------------------------------------------------------------------------ */
 
 static void *opened(struct rg_peer *peer)
@@ -54,8 +86,11 @@ static void lost(struct rg_peer *peer)
 
 static void start(void)
 {
-    static const struct rg_nccl_network network = {
-        .send = send_message, .receive = receive_data, .read = read_message, .interrupt = interrupt};
+    static const struct rg_nccl_network network = {.send = send_message,
+                                                   .receive = receive_data,
+                                                   .read = read_message,
+                                                   .interrupt = interrupt,
+                                                   .leads_to = leads_to};
     static const struct rg_peer_service service = {.opened = opened, .message = message_came, .lost = lost};
     if (!rg_nccl_library_extension())
         return;
@@ -75,6 +110,10 @@ CUresult rg_execute_rgNcclPlace(struct rg_request *request, const unsigned char 
 {
     (void)request;
     rg_nccl_network_start();
+    {
+        RG_SCOPED_LOCK(&lock);
+        memcpy(&own_place, place, sizeof own_place);
+    }
     if (rg_nccl_library_extension())
         rg_nccl_library_extension()->set_place(place);
     return CUDA_SUCCESS;

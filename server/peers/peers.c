@@ -226,6 +226,8 @@ void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *he
     pthread_mutex_lock(rg_deferred_lock(worker));
     peer->conn = conn;
     peer->connects = connects;
+    peer->target_session = hello->target_session;
+    memcpy(peer->target_address, hello->target_address, sizeof peer->target_address);
     peer->upgrades = upgrades;
     peer->state = upgrades ? RG_PEER_OPENING : RG_PEER_OPEN;
     peer->reader_runs = answered == RG_OK && rg_peer_start_reader(peer);

@@ -50,14 +50,16 @@ struct rg_peer {
     unsigned
         number; /* of the other session, as the client counts; from RG_SERVERS_MAX on: of another process */
     enum rg_peer_state state;
-    uint8_t secret[RG_PEER_SECRET];    /* INVITED */
-    uint64_t invited_ns;               /* INVITED, of another process */
-    struct rg_conn *conn;              /* OPEN, LOST; OPENING: once it has come */
-    struct rg_conn *control_conn;      /* that it began on, where it has moved to RDMA; else NULL */
-    bool connects, upgrades;           /* this side has opened it; it may move */
-    struct rg_priority_lock send_lock; /* who sends data is in no hurry */
-    struct rg_chunk_size chunk;        /* of data of copies */
-    unsigned n_early;                  /* transfers that it has spoken of before the client has */
+    uint8_t secret[RG_PEER_SECRET];       /* INVITED */
+    uint64_t invited_ns;                  /* INVITED, of another process */
+    struct rg_conn *conn;                 /* OPEN, LOST; OPENING: once it has come */
+    struct rg_conn *control_conn;         /* that it began on, where it has moved to RDMA; else NULL */
+    bool connects, upgrades;              /* this side has opened it; it may move */
+    uint64_t target_session;              /* connects: whom its server has connected it to, */
+    char target_address[RG_CONTROL_TEXT]; /* and where; "": on the same server */
+    struct rg_priority_lock send_lock;    /* who sends data is in no hurry */
+    struct rg_chunk_size chunk;           /* of data of copies */
+    unsigned n_early;                     /* transfers that it has spoken of before the client has */
     pthread_t reader;
     bool reader_runs;
     /* of another process: who has the lock receives */

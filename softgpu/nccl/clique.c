@@ -175,6 +175,7 @@ void sg_clique_unuse(struct sg_clique *clique)
  */
 static bool finish(struct sg_clique *clique, bool broken)
 {
+    const struct sg_peer *told[SG_NCCL_RANKS_MAX];
     sg_cliques_unlock();
     pthread_mutex_lock(&clique->lock);
     while (clique->n_far && clique->exchanges && clique->error == ncclSuccess && !broken)
@@ -184,13 +185,15 @@ static bool finish(struct sg_clique *clique, bool broken)
     drop_from_list(clique);
     pthread_mutex_lock(&clique->lock);
     sg_clique_tell_all(clique, &(struct sg_wire){.type = SG_WIRE_LEAVE, .clique = clique->key}, NULL, 0);
-    for (int i = 0; i < clique->n_far; i++)
+    for (int i = 0; i < clique->n_far; i++) {
+        told[i] = clique->far[i].peer;
         clique->far[i].peer = NULL; /* who is not in the list is not told when one is lost */
+    }
     const bool failed = clique->error != ncclSuccess;
     pthread_mutex_unlock(&clique->lock);
     for (int i = 0; i < clique->n_far; i++)
-        sg_peer_flush(clique->far[i].place.process);
-    if (clique->root == sg_process() && failed)
+        sg_peer_flush(told[i]);
+    if (clique->root.process == sg_process() && failed)
         sg_meeting_failed(clique->key, clique->error, clique->why);
     pthread_mutex_lock(&clique->lock);
     clique->over = !broken;
@@ -220,7 +223,7 @@ struct sg_clique *sg_clique_new(uint64_t key, int n)
     rg_cond_init(&clique->changed);
     clique->exchanges_end = &clique->exchanges;
     clique->key = key;
-    clique->root = sg_process();
+    clique->root.process = sg_process();
     memset(clique->at, -1, sizeof clique->at);
     clique->n = n;
     clique->began_ns = rg_now_ns();
@@ -257,7 +260,7 @@ void sg_clique_enter(struct sg_clique *clique)
     clique->next = *sg_cliques();
     *sg_cliques() = clique;
     pthread_mutex_lock(&clique->lock);
-    sg_clique_take_ready(clique);
+    sg_clique_take_early(clique);
     for (int i = 0; i < clique->n_far; i++)
         if (!clique->far[i].peer)
             sg_clique_fail_locked(clique, ncclRemoteError, "the connection to another process has ended");

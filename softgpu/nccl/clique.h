@@ -71,13 +71,13 @@ struct sg_far {
 struct sg_clique {
     struct sg_clique *next; /* in the list of cliques */
     pthread_mutex_t lock;
-    pthread_cond_t changed;    /* joined, placed, ready, pending, inside, exchanges, error, splits */
-    uint64_t key, root;        /* root: the process in which the id was made */
+    pthread_cond_t changed; /* joined, placed, ready, pending, inside, exchanges, error, splits */
+    uint64_t key;
+    struct sg_wire_place root; /* the process in which the id was made */
     struct sg_peer *root_peer; /* until the clique is placed; NULL: there is no link, or it is this process */
-    unsigned char root_place[RG_NCCL_PLACE_BYTES]; /* where that process is found */
-    bool root_asked;                               /* whoever makes links has been told of it */
-    int n, joined, left; /* ranks; of them members that have come, and that have left */
-    int here;            /* how many members there are, once it is placed */
+    bool root_asked;           /* whoever makes links has been told of it */
+    int n, joined, left;       /* ranks; of them members that have come, and that have left */
+    int here;                  /* how many members there are, once it is placed */
     bool placed, said_ready;
     uint64_t began_ns; /* the first member joined */
     struct ncclComm *members[SG_NCCL_RANKS_MAX];
@@ -156,21 +156,19 @@ void sg_cliques_met(struct sg_peer *peer, uint64_t process, unsigned version, un
 void sg_cliques_lost(const struct sg_peer *peer);
 /** All fail: the session is over. */
 void sg_cliques_end(void);
-/** A process is ready for a clique that is not here yet. */
-void sg_clique_note_ready(uint64_t key, uint64_t process);
 
 /* --- with the list's lock and the clique's held --- */
 
-/** Who is where, from the meeting: by message, or (peer NULL) here. False: that cannot be. */
-bool sg_clique_place(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire,
-                     const void *places, size_t size);
-/** That process is connected to all others. */
-void sg_clique_ready(struct sg_clique *clique, uint64_t process);
+/** Who is where, from the meeting: by message, or (peer NULL) here, by which links ranks have `joined`. False: that cannot be. */
+bool sg_clique_place(struct sg_clique *clique, const struct sg_peer *peer, struct sg_peer *const *joined,
+                     const struct sg_wire *wire, const void *places, size_t size);
+/** The process at the other end has made the link for the clique, or (ready) is connected to all others. False: it has no part in it, or by another link. */
+bool sg_clique_meets(struct sg_clique *clique, struct sg_peer *peer, bool ready);
 void sg_clique_told_failure(struct sg_clique *clique, int error, const void *text, size_t size);
 void sg_clique_far_left(struct sg_clique *clique, const struct sg_peer *peer);
 /** Whether it has. The lock of the clique is held. */
 bool sg_clique_has_left(const struct sg_clique *clique, const struct sg_peer *peer);
-/** Which of the far processes that is, an index; -1: none. */
+/** Which of the far processes is reached by that link, an index; -1: none. */
 int sg_clique_far_of(const struct sg_clique *clique, const struct sg_peer *peer);
 
 /* --- between clique.c and placing.c: with the clique's lock held --- */
@@ -183,7 +181,7 @@ bool sg_clique_has_begun(const struct sg_clique *clique);
 /** Says that this process is ready, as soon as it is. */
 void sg_clique_say_ready(struct sg_clique *clique);
 /** What other processes said before the clique was here, or placed; with the list's lock, too. */
-void sg_clique_take_ready(struct sg_clique *clique);
+void sg_clique_take_early(struct sg_clique *clique);
 /** A member of a clique whose id was made in another process joins there. */
 void sg_clique_join_far(const struct sg_clique *clique, int rank);
 

@@ -41,7 +41,7 @@ static void say_missing(const struct sg_clique *clique, char *text, size_t size)
 /* Ranks that have not come at all are named by the process that made the id (meeting.h), if that is there. */
 static bool is_late(const struct sg_clique *clique, uint64_t now)
 {
-    if (!clique->placed && clique->root == sg_process())
+    if (!clique->placed && clique->root.process == sg_process())
         return false;
     const uint64_t patience = timeout_ns + timeout_ns / 4 + (clique->placed ? 0 : LOOK_MOST_NS);
     bool begun = clique->placed;

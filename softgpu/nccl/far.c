@@ -216,7 +216,7 @@ bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size)
     unsigned char *memory = exchange && far >= 0 ? where(exchange, far, wire, size) : NULL;
     const bool good = memory || clique->error != ncclSuccess;
     if (memory)
-        exchange->incoming++; /* whatever another link of that process says meanwhile */
+        exchange->incoming++; /* whatever becomes of the clique meanwhile */
     pthread_mutex_unlock(&clique->lock);
     const bool came = good && (!size || sg_peer_receive(peer, memory, size));
     pthread_mutex_lock(&clique->lock);

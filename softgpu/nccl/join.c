@@ -53,9 +53,9 @@ static ncclResult_t find_clique(const struct rg_nccl_id *id, int n, int rank, st
         clique = sg_clique_new(id->key, n);
         if (!clique)
             return sg_nccl_fail(ncclSystemError, "out of memory");
-        clique->root = id->process;
-        memcpy(clique->root_place, id->place, sizeof clique->root_place);
-        clique->root_peer = id->process == sg_process() ? NULL : sg_peer_find(id->process);
+        clique->root.process = id->process;
+        memcpy(clique->root.place, id->place, sizeof clique->root.place);
+        clique->root_peer = sg_peer_at(&clique->root);
         sg_clique_enter(clique);
     }
     *found = clique;
@@ -87,7 +87,7 @@ static ncclResult_t join(const struct rg_nccl_id *id, int n, int rank, ncclComm_
     if (clique->root_peer)
         sg_clique_join_far(clique, rank);
     pthread_mutex_unlock(&clique->lock);
-    if (clique->root != sg_process())
+    if (id->process != sg_process())
         return ncclSuccess; /* how that went is told later */
     const ncclResult_t result = sg_meeting_join(id->key, rank, n, why);
     if (result == ncclSuccess)

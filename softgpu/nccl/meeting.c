@@ -18,16 +18,25 @@ struct meeting {
     bool over;     /* the table was given, or it has failed */
     uint64_t began_ns;
     struct sg_wire_place *places; /* of each rank; process 0: it has not come */
+    struct sg_peer **peers;       /* by which it has come; NULL: it is of this process */
 };
 
 static struct meeting *meetings;
 static unsigned n_meetings;
 
+static void free_ranks(struct meeting *meeting)
+{
+    free(meeting->places);
+    free(meeting->peers);
+    meeting->places = NULL;
+    meeting->peers = NULL;
+}
+
 static void forget(struct meeting **at)
 {
     struct meeting *meeting = *at;
     *at = meeting->next;
-    free(meeting->places);
+    free_ranks(meeting);
     free(meeting);
     n_meetings--;
 }
@@ -66,10 +75,10 @@ static struct meeting *find(uint64_t key)
 
 /* --- what the ranks are told ---------------------------------------------------------------------------- */
 
-static void tell_failure(uint64_t process, uint64_t key, ncclResult_t error, const char *why)
+/* `peer` NULL: this process. */
+static void tell_failure(struct sg_peer *peer, uint64_t key, ncclResult_t error, const char *why)
 {
-    struct sg_peer *peer = sg_peer_find(process);
-    struct sg_clique *clique = process == sg_process() ? sg_clique_by_key(key) : NULL;
+    struct sg_clique *clique = peer ? NULL : sg_clique_by_key(key);
     const struct sg_wire wire = {.type = SG_WIRE_FAIL, .clique = key, .rank = (int)error};
     if (peer)
         sg_peer_tell(peer, &wire, why, strlen(why) + 1);
@@ -92,15 +101,14 @@ static bool is_first_of_process(const struct meeting *meeting, int rank)
 static void end(struct meeting *meeting)
 {
     meeting->over = true;
-    free(meeting->places);
-    meeting->places = NULL;
+    free_ranks(meeting);
 }
 
 static void fail(struct meeting *meeting, ncclResult_t error, const char *why)
 {
     for (int rank = 0; rank < meeting->n; rank++)
         if (is_first_of_process(meeting, rank))
-            tell_failure(meeting->places[rank].process, meeting->key, error, why);
+            tell_failure(meeting->peers[rank], meeting->key, error, why);
     end(meeting);
 }
 
@@ -112,15 +120,14 @@ static void give_tables(struct meeting *meeting)
     for (int rank = 0; rank < meeting->n; rank++) {
         if (!is_first_of_process(meeting, rank))
             continue;
-        const uint64_t process = meeting->places[rank].process;
-        struct sg_peer *peer = process == sg_process() ? NULL : sg_peer_find(process);
-        struct sg_clique *clique = process == sg_process() ? sg_clique_by_key(meeting->key) : NULL;
+        struct sg_peer *peer = meeting->peers[rank];
+        struct sg_clique *clique = peer ? NULL : sg_clique_by_key(meeting->key);
         if (peer)
             sg_peer_tell(peer, &wire, meeting->places, size);
         if (!clique)
             continue;
         pthread_mutex_lock(&clique->lock);
-        (void)sg_clique_place(clique, NULL, &wire, meeting->places, size);
+        (void)sg_clique_place(clique, NULL, meeting->peers, &wire, meeting->places, size);
         pthread_mutex_unlock(&clique->lock);
     }
     end(meeting);
@@ -128,8 +135,30 @@ static void give_tables(struct meeting *meeting)
 
 /* --- joining -------------------------------------------------------------------------------------------- */
 
+/* Whether another rank of that process has come by another way: then somebody claims to be what it is not. */
+static bool is_known_otherwise(const struct meeting *meeting, uint64_t process, const struct sg_peer *peer)
+{
+    for (int rank = 0; rank < meeting->n; rank++)
+        if (meeting->places[rank].process == process && meeting->peers[rank] != peer)
+            return true;
+    return false;
+}
+
+static bool make_ranks(struct meeting *meeting, int n)
+{
+    meeting->places = calloc((size_t)n, sizeof *meeting->places);
+    meeting->peers = calloc((size_t)n, sizeof(struct sg_peer *));
+    if (!meeting->places || !meeting->peers) {
+        free_ranks(meeting);
+        return false;
+    }
+    meeting->n = n;
+    meeting->began_ns = rg_now_ns();
+    return true;
+}
+
 static ncclResult_t join(uint64_t key, int rank, int n, const struct sg_wire_place *place,
-                         char why[SG_NCCL_WHY])
+                         struct sg_peer *peer, char why[SG_NCCL_WHY])
 {
     struct meeting *meeting = find(key);
     if (!meeting) {
@@ -152,16 +181,17 @@ static ncclResult_t join(uint64_t key, int rank, int n, const struct sg_wire_pla
             rank);
         return ncclInvalidUsage;
     }
-    if (!meeting->n) {
-        meeting->places = calloc((size_t)n, sizeof *meeting->places);
-        if (!meeting->places) {
-            snprintf(why, SG_NCCL_WHY, "out of memory");
-            return ncclSystemError;
-        }
-        meeting->n = n;
-        meeting->began_ns = rg_now_ns();
+    if (is_known_otherwise(meeting, place->process, peer)) {
+        snprintf(why, SG_NCCL_WHY, "rank %d comes by another connection than other ranks of its process",
+                 rank);
+        return ncclInvalidUsage;
+    }
+    if (!meeting->n && !make_ranks(meeting, n)) {
+        snprintf(why, SG_NCCL_WHY, "out of memory");
+        return ncclSystemError;
     }
     meeting->places[rank] = *place;
+    meeting->peers[rank] = peer;
     if (++meeting->joined == n)
         give_tables(meeting);
     return ncclSuccess;
@@ -171,7 +201,7 @@ ncclResult_t sg_meeting_join(uint64_t key, int rank, int n, char why[SG_NCCL_WHY
 {
     struct sg_wire_place place = {.process = sg_process()};
     sg_own_place(place.place);
-    return join(key, rank, n, &place, why);
+    return join(key, rank, n, &place, NULL, why);
 }
 
 bool sg_meeting_joins(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size)
@@ -185,9 +215,9 @@ bool sg_meeting_joins(struct sg_peer *peer, const struct sg_wire *wire, const vo
     if (place.process != sg_peer_process(peer))
         return false;
     sg_cliques_lock();
-    const ncclResult_t result = join(wire->clique, wire->rank, wire->ranks, &place, why);
+    const ncclResult_t result = join(wire->clique, wire->rank, wire->ranks, &place, peer, why);
     if (result != ncclSuccess)
-        tell_failure(place.process, wire->clique, result, why);
+        tell_failure(peer, wire->clique, result, why);
     sg_cliques_unlock();
     return true;
 }
@@ -206,7 +236,7 @@ void sg_meetings_lost(struct sg_peer *peer)
     char why[SG_NCCL_WHY];
     for (struct meeting *meeting = meetings; meeting; meeting = meeting->next)
         for (int rank = 0; !meeting->over && rank < meeting->n; rank++)
-            if (sg_peer_process(peer) && meeting->places[rank].process == sg_peer_process(peer)) {
+            if (meeting->peers[rank] == peer) {
                 snprintf(why, sizeof why,
                          "the process of rank %d ended, or its connection, before all had come", rank);
                 fail(meeting, ncclRemoteError, why);

@@ -2,6 +2,7 @@
 #include "softgpu/nccl/peer.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/nccl/extension.h"
@@ -18,6 +19,11 @@ struct sg_peer {
     struct sg_peer *next; /* in the list; under the lock of the list of cliques */
     void *link;
     uint64_t process; /* 0: not told */
+    struct early {
+        uint64_t key; /* 0: none */
+        bool ready;
+    } early[RG_NCCL_EARLY_READY_MAX]; /* what it said of communicators before they were here, or placed */
+    unsigned n_early;                 /* that was ever noted: the list is a ring */
     pthread_t sender;
     pthread_mutex_t lock;   /* of what follows */
     pthread_cond_t changed; /* something was queued, or all of it sent */
@@ -197,12 +203,17 @@ static void *sender_main(void *argument)
     return NULL;
 }
 
-struct sg_peer *sg_peer_find(uint64_t process)
+bool sg_peer_leads_to(const struct sg_peer *peer, const struct sg_wire_place *place)
+{
+    return network->leads_to(peer->link, place->place);
+}
+
+struct sg_peer *sg_peer_at(const struct sg_wire_place *place)
 {
     struct sg_peer *peer = peers;
-    while (peer && peer->process != process)
+    while (peer && (peer->process != place->process || !sg_peer_leads_to(peer, place)))
         peer = peer->next;
-    return process ? peer : NULL;
+    return peer;
 }
 
 uint64_t sg_peer_process(const struct sg_peer *peer)
@@ -210,18 +221,45 @@ uint64_t sg_peer_process(const struct sg_peer *peer)
     return peer->process;
 }
 
-/* A lost link's jobs end quickly, and its peer is not freed before all who wait here have left: they hold the list's lock. */
-void sg_peer_flush(uint64_t process)
+void sg_peer_note_early(struct sg_peer *peer, uint64_t key, bool ready)
+{
+    peer->early[peer->n_early++ % RG_NCCL_EARLY_READY_MAX] = (struct early){key, ready};
+}
+
+struct sg_peer *sg_peer_take_early(uint64_t key, bool *ready)
+{
+    for (struct sg_peer *peer = peers; peer; peer = peer->next) {
+        const unsigned kept =
+            peer->n_early < RG_NCCL_EARLY_READY_MAX ? peer->n_early : RG_NCCL_EARLY_READY_MAX;
+        for (unsigned i = peer->n_early - kept; i != peer->n_early; i++) {
+            struct early *early = &peer->early[i % RG_NCCL_EARLY_READY_MAX];
+            if (early->key != key)
+                continue;
+            *ready = early->ready;
+            early->key = 0;
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+/* Whether all that was queued is sent, or it has been removed: then nobody may look at it. The list's lock is held. */
+static bool is_flushed(const struct sg_peer *wanted)
+{
+    struct sg_peer *peer = peers;
+    while (peer && peer != wanted)
+        peer = peer->next;
+    if (!peer)
+        return true;
+    RG_SCOPED_LOCK(&peer->lock);
+    return !peer->first && !peer->busy;
+}
+
+void sg_peer_flush(const struct sg_peer *peer)
 {
     const uint64_t until = rg_now_ns() + FLUSH_NS;
     while (rg_now_ns() < until) {
-        struct sg_peer *peer = sg_peer_find(process);
-        if (!peer)
-            return;
-        pthread_mutex_lock(&peer->lock);
-        const bool done = !peer->first && !peer->busy;
-        pthread_mutex_unlock(&peer->lock);
-        if (done)
+        if (is_flushed(peer))
             return;
         sg_cliques_unlock();
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);

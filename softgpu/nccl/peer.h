@@ -24,10 +24,16 @@ void sg_own_place(unsigned char place[RG_NCCL_PLACE_BYTES]);
 /** Whether there can be other processes at all. */
 bool sg_has_network(void);
 
-/** The peer that is that process; NULL: there is no link to it (yet). The list's lock is held, and the peer stays until it is released. */
-struct sg_peer *sg_peer_find(uint64_t process);
-/** Which process that is; 0: it has not said yet. */
+/** Whether the link was made to that place, so that the process there is at its end. */
+bool sg_peer_leads_to(const struct sg_peer *peer, const struct sg_wire_place *place);
+/** One that leads there and is that process; NULL: there is no such link (yet). The list's lock is held, and the peer stays until it is released. */
+struct sg_peer *sg_peer_at(const struct sg_wire_place *place);
+/** Which process it says that it is; 0: it has not said yet. */
 uint64_t sg_peer_process(const struct sg_peer *peer);
+/** It has said MEET or READY of a communicator that is not here yet, or not placed: the last so many are kept. The list's lock is held. */
+void sg_peer_note_early(struct sg_peer *peer, uint64_t key, bool ready);
+/** One that has said so, the first thing first, which is forgotten; NULL: none has. The list's lock is held. */
+struct sg_peer *sg_peer_take_early(uint64_t key, bool *ready);
 
 /** It is that process. The list's lock is held. */
 void sg_peer_set_process(struct sg_peer *peer, uint64_t process);
@@ -58,7 +64,7 @@ void sg_peer_queue(struct sg_peer *peer, struct sg_job *job);
 bool sg_peer_send(struct sg_peer *peer, const struct sg_wire *wire, const void *data, size_t size);
 /** Takes the data of the message that is being told; NULL: throws it away. */
 bool sg_peer_receive(struct sg_peer *peer, void *memory, size_t size);
-/** Waits until all that has been queued for it is sent, some seconds at most, or the link is lost. The list's lock is held, and given up meanwhile. */
-void sg_peer_flush(uint64_t process);
+/** Waits until all that has been queued for it is sent, some seconds at most, or it is removed. The list's lock is held, and given up meanwhile. */
+void sg_peer_flush(const struct sg_peer *peer);
 
 #endif

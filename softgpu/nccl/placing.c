@@ -12,34 +12,56 @@
 
 /* --- when calls may come -------------------------------------------------------------------------------- */
 
-/* Those that were ready for a clique before it was here, or placed. */
-static struct early_ready {
-    uint64_t key, process;
-} early[1024];
-static unsigned n_early; /* that were ever noted; the list is a ring */
-
-void sg_clique_note_ready(uint64_t key, uint64_t process)
+void sg_clique_take_early(struct sg_clique *clique)
 {
-    early[n_early++ % (sizeof early / sizeof early[0])] = (struct early_ready){key, process};
+    bool ready;
+    for (struct sg_peer *peer; clique->placed && (peer = sg_peer_take_early(clique->key, &ready));)
+        (void)sg_clique_meets(clique, peer, ready);
 }
 
-void sg_clique_take_ready(struct sg_clique *clique)
+/* Of each pair of processes, the one with the lower number sees to the link, and says then that it is the clique's (MEET). */
+static bool is_made_here(const struct sg_wire_place *place)
 {
-    for (size_t i = 0; i < sizeof early / sizeof early[0]; i++)
-        if (early[i].process && early[i].key == clique->key) {
-            sg_clique_ready(clique, early[i].process);
-            early[i].process = 0;
-        }
+    return sg_process() < place->process;
 }
 
-void sg_clique_ready(struct sg_clique *clique, uint64_t process)
+/* The process that says it has made the link for the clique; NULL: none is to, or it has one already. */
+static struct sg_far *find_maker(const struct sg_clique *clique, const struct sg_peer *peer)
 {
-    if (!clique->placed)
-        sg_clique_note_ready(clique->key, process);
     for (int i = 0; i < clique->n_far; i++)
-        if (clique->far[i].place.process == process)
-            clique->far[i].ready = true;
+        if (clique->far[i].place.process == sg_peer_process(peer) && !clique->far[i].peer &&
+            !is_made_here(&clique->far[i].place))
+            return &clique->far[i];
+    return NULL;
+}
+
+/* Links may come when the clique has failed already. */
+static void tell_failure(const struct sg_clique *clique, struct sg_peer *peer)
+{
+    if (clique->error != ncclSuccess)
+        sg_peer_tell(
+            peer, &(struct sg_wire){.type = SG_WIRE_FAIL, .clique = clique->key, .rank = (int)clique->error},
+            clique->why, strlen(clique->why) + 1);
+}
+
+bool sg_clique_meets(struct sg_clique *clique, struct sg_peer *peer, bool ready)
+{
+    if (!clique->placed) {
+        sg_peer_note_early(peer, clique->key, ready);
+        return true;
+    }
+    const int at = sg_clique_far_of(clique, peer);
+    struct sg_far *far = at >= 0 ? &clique->far[at] : ready ? NULL : find_maker(clique, peer);
+    if (!far)
+        return clique->error != ncclSuccess; /* who has lost its link may still speak */
+    if (at < 0) {
+        far->peer = peer;
+        tell_failure(clique, peer);
+    }
+    far->ready |= ready;
+    sg_clique_say_ready(clique);
     pthread_cond_broadcast(&clique->changed);
+    return true;
 }
 
 void sg_clique_say_ready(struct sg_clique *clique)
@@ -56,27 +78,42 @@ void sg_clique_say_ready(struct sg_clique *clique)
 
 int sg_clique_far_of(const struct sg_clique *clique, const struct sg_peer *peer)
 {
-    for (int i = 0; i < clique->n_far; i++) /* there may be two links to a process */
-        if (clique->far[i].place.process == sg_peer_process(peer))
+    for (int i = 0; i < clique->n_far; i++)
+        if (clique->far[i].peer == peer)
             return i;
     return -1;
 }
 
-/* Of each pair of processes, the one with the lower number sees to the link. */
-static void add_far(struct sg_clique *clique, int rank, const struct sg_wire_place *place)
+/* A link that was made to the process's place is the clique's from now on, of which the other end is told. */
+static void take_made(const struct sg_clique *clique, struct sg_far *far, struct sg_peer *peer)
+{
+    far->peer = peer;
+    if (peer)
+        sg_peer_tell(peer, &(struct sg_wire){.type = SG_WIRE_MEET, .clique = clique->key}, NULL, 0);
+}
+
+/* `joined`: by which link the process has joined here; NULL: it has not. */
+static void add_far(struct sg_clique *clique, int rank, const struct sg_wire_place *place,
+                    struct sg_peer *joined)
 {
     int at = 0;
     while (at < clique->n_far && clique->far[at].place.process != place->process)
         at++;
-    if (at == clique->n_far)
-        clique->far[clique->n_far++] = (struct sg_far){
-            .place = *place, .peer = sg_peer_find(place->process), .asked = sg_process() > place->process};
-    clique->far[at].n_ranks++;
+    struct sg_far *far = &clique->far[at];
+    if (at == clique->n_far) {
+        clique->n_far++;
+        *far = (struct sg_far){.place = *place, .peer = joined, .asked = !is_made_here(place)};
+        if (place->process == clique->root.process)
+            far->peer = clique->root_peer;
+        else if (!joined && is_made_here(place))
+            take_made(clique, far, sg_peer_at(place));
+    }
+    far->n_ranks++;
     clique->at[rank] = (int8_t)at;
 }
 
-bool sg_clique_place(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire,
-                     const void *places, size_t size)
+bool sg_clique_place(struct sg_clique *clique, const struct sg_peer *peer, struct sg_peer *const *joined,
+                     const struct sg_wire *wire, const void *places, size_t size)
 {
     const struct sg_wire_place *of = places;
     if (clique->placed || clique->error != ncclSuccess)
@@ -95,9 +132,9 @@ bool sg_clique_place(struct sg_clique *clique, struct sg_peer *peer, const struc
         if (clique->members[rank])
             clique->here++;
         else
-            add_far(clique, rank, &of[rank]);
+            add_far(clique, rank, &of[rank], joined ? joined[rank] : NULL);
     clique->placed = true;
-    sg_clique_take_ready(clique);
+    sg_clique_take_early(clique);
     sg_clique_say_ready(clique);
     pthread_cond_broadcast(&clique->changed);
     return true;
@@ -136,27 +173,48 @@ void sg_clique_join_far(const struct sg_clique *clique, int rank)
         &place, sizeof place);
 }
 
-static void meet(struct sg_clique *clique, struct sg_peer *peer, uint64_t process)
+/* Whether the clique waits for a link to that place, and this is one. */
+static bool is_awaited(const struct sg_wire_place *place, const struct sg_peer *link, uint64_t process,
+                       const struct sg_peer *peer)
 {
-    if (!clique->placed && clique->root == process && !clique->root_peer) {
-        clique->root_peer = peer;
-        for (int rank = 0; rank < clique->n; rank++)
-            if (clique->members[rank])
-                sg_clique_join_far(clique, rank);
-    }
+    return !link && place->process == process && sg_peer_leads_to(peer, place);
+}
+
+static bool is_root_awaited(const struct sg_clique *clique, uint64_t process, const struct sg_peer *peer)
+{
+    return !clique->placed && is_awaited(&clique->root, clique->root_peer, process, peer);
+}
+
+/* Of the table. */
+static struct sg_far *find_awaited(const struct sg_clique *clique, uint64_t process,
+                                   const struct sg_peer *peer)
+{
     for (int i = 0; i < clique->n_far; i++)
-        if (clique->far[i].place.process == process && !clique->far[i].peer)
-            clique->far[i].peer = peer;
-    sg_clique_say_ready(clique);
+        if (is_made_here(&clique->far[i].place) &&
+            is_awaited(&clique->far[i].place, clique->far[i].peer, process, peer))
+            return &clique->far[i];
+    return NULL;
+}
+
+static void meet(struct sg_clique *clique, struct sg_peer *peer, struct sg_far *far)
+{
+    if (far) {
+        take_made(clique, far, peer);
+        sg_clique_say_ready(clique);
+        return;
+    }
+    clique->root_peer = peer;
+    for (int rank = 0; rank < clique->n; rank++)
+        if (clique->members[rank])
+            sg_clique_join_far(clique, rank);
 }
 
 void sg_cliques_met(struct sg_peer *peer, uint64_t process, unsigned version, unsigned protocol)
 {
     for (struct sg_clique *clique = *sg_cliques(); clique; clique = clique->next) {
         pthread_mutex_lock(&clique->lock);
-        bool needed = !clique->placed && clique->root == process;
-        for (int i = 0; i < clique->n_far && !needed; i++)
-            needed = clique->far[i].place.process == process;
+        struct sg_far *far = find_awaited(clique, process, peer);
+        const bool needed = far || is_root_awaited(clique, process, peer);
         if (needed && version)
             sg_clique_fail_locked(clique, ncclInvalidUsage,
                                   "servers have different versions of NCCL: %d.%d.%d here (protocol %u), "
@@ -165,7 +223,7 @@ void sg_cliques_met(struct sg_peer *peer, uint64_t process, unsigned version, un
                                   NCCL_VERSION_CODE % 100, SG_WIRE_PROTOCOL, version / 10000,
                                   version / 100 % 100, version % 100, protocol);
         else if (needed)
-            meet(clique, peer, process);
+            meet(clique, peer, far);
         pthread_mutex_unlock(&clique->lock);
     }
 }
@@ -181,7 +239,7 @@ void sg_cliques_lost(const struct sg_peer *peer)
                                       "the connection to the process that made the id has ended");
         }
         const int at = sg_clique_far_of(clique, peer);
-        if (at >= 0 && clique->far[at].peer == peer) {
+        if (at >= 0) {
             char ranks[160] = "";
             name_ranks(clique, at, ranks, sizeof ranks);
             clique->far[at].peer = NULL;
@@ -215,9 +273,10 @@ void sg_cliques_end(void)
 static unsigned wanted(struct sg_clique *clique, unsigned char (*places)[RG_NCCL_PLACE_BYTES], unsigned most)
 {
     unsigned n = 0;
-    if (!clique->placed && clique->root != sg_process() && !clique->root_peer && !clique->root_asked) {
+    if (!clique->placed && clique->root.process != sg_process() && !clique->root_peer &&
+        !clique->root_asked) {
         clique->root_asked = true;
-        memcpy(places[n++], clique->root_place, sizeof clique->root_place);
+        memcpy(places[n++], clique->root.place, sizeof clique->root.place);
     }
     for (int i = 0; i < clique->n_far && n < most; i++) {
         struct sg_far *far = &clique->far[i];

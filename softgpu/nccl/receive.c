@@ -11,7 +11,7 @@
 
 static bool take_hello(struct sg_peer *peer, const struct sg_wire *wire)
 {
-    if (sg_peer_process(peer) || !wire->clique)
+    if (sg_peer_process(peer) || !wire->clique || wire->clique == sg_process())
         return false;
     sg_cliques_lock();
     const bool same = wire->version == NCCL_VERSION_CODE && wire->number == SG_WIRE_PROTOCOL;
@@ -36,8 +36,8 @@ static bool take_of_clique(struct sg_peer *peer, const struct sg_wire *wire, con
 {
     sg_cliques_lock();
     struct sg_clique *clique = sg_clique_by_key(wire->clique);
-    if (!clique && wire->type == SG_WIRE_READY)
-        sg_clique_note_ready(wire->clique, sg_peer_process(peer));
+    if (!clique && (wire->type == SG_WIRE_MEET || wire->type == SG_WIRE_READY))
+        sg_peer_note_early(peer, wire->clique, wire->type == SG_WIRE_READY);
     if (wire->type == SG_WIRE_FAIL)
         fail_meeting(wire, behind, size);
     bool good = true;
@@ -45,10 +45,11 @@ static bool take_of_clique(struct sg_peer *peer, const struct sg_wire *wire, con
         pthread_mutex_lock(&clique->lock);
         switch (wire->type) {
         case SG_WIRE_TABLE:
-            good = sg_clique_place(clique, peer, wire, behind, size);
+            good = sg_clique_place(clique, peer, NULL, wire, behind, size);
             break;
+        case SG_WIRE_MEET:
         case SG_WIRE_READY:
-            sg_clique_ready(clique, sg_peer_process(peer));
+            good = sg_clique_meets(clique, peer, wire->type == SG_WIRE_READY);
             break;
         case SG_WIRE_COME:
             good = sg_far_comes(clique, peer, wire, behind, size);

@@ -4,6 +4,7 @@
  *   HELLO    both, first        who is there
  *   JOIN     → where the id was made     a rank is there
  *   TABLE    ← from there       all ranks are there, and in which processes
+ *   MEET     from who has made the link, but for where the id was made   the link is for this communicator
  *   READY    all to all         the process is connected to all others: calls may come
  *   SPLIT    all to all         a rank takes part in a split
  *   COME     all to all         a rank's stream has got to an operation, and its process has memory for what it is sent; of a small
@@ -33,9 +34,10 @@ enum sg_wire_type {
     SG_WIRE_DATA,
     SG_WIRE_FAIL,
     SG_WIRE_LEAVE,
+    SG_WIRE_MEET,
 };
 
-#define SG_WIRE_PROTOCOL 3u
+#define SG_WIRE_PROTOCOL 4u
 
 struct sg_wire {
     uint32_t type;

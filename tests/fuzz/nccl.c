@@ -120,13 +120,23 @@ static void interrupt(void *link)
     (void)link;
 }
 
-static const struct rg_nccl_network network = {
-    .send = send_nowhere, .receive = receive, .read = read_nothing, .interrupt = interrupt};
+/* The first link to each process was made from here, to wherever that is. */
+static bool leads_to(void *link, const unsigned char place[RG_NCCL_PLACE_BYTES])
+{
+    (void)place;
+    return (struct sg_peer **)link < &at.links[PROCESSES];
+}
 
-/* Which process is at the end of a link: two links lead to each. */
+static const struct rg_nccl_network network = {.send = send_nowhere,
+                                               .receive = receive,
+                                               .read = read_nothing,
+                                               .interrupt = interrupt,
+                                               .leads_to = leads_to};
+
+/* Which process is at the end of a link: two links lead to each. Whatever this process's number, it sees to the link to one of them. */
 static uint64_t process_of(unsigned link)
 {
-    return UINT64_C(0x1111000000000000) + link % PROCESSES;
+    return link % PROCESSES ? 1 : UINT64_MAX;
 }
 
 static void lose(unsigned link)
@@ -164,7 +174,7 @@ static void open_link(unsigned link)
 {
     if (at.links[link])
         return;
-    at.links[link] = rg_nccl_extension.opened(NULL);
+    at.links[link] = rg_nccl_extension.opened(&at.links[link]);
     CHECK(at.links[link]);
     say_wire(link,
              &(struct sg_wire){.type = SG_WIRE_HELLO,
@@ -278,8 +288,8 @@ static void split(void)
 static void flush(void)
 {
     sg_cliques_lock();
-    for (unsigned i = 0; i < PROCESSES; i++)
-        sg_peer_flush(process_of(i));
+    for (unsigned i = 0; i < LINKS; i++)
+        sg_peer_flush(at.links[i]);
     sg_cliques_unlock();
 }
 
@@ -352,6 +362,8 @@ static void meet(bool made_here)
     if (!made_here)
         say_wire(0, &(struct sg_wire){.type = SG_WIRE_TABLE, .clique = at.key, .ranks = RANKS}, places,
                  sizeof places, 0);
+    if (!made_here)
+        say_wire(1, &(struct sg_wire){.type = SG_WIRE_MEET, .clique = at.key}, NULL, 0, 0);
     for (unsigned link = 0; link < PROCESSES; link++)
         say_wire(link, &(struct sg_wire){.type = SG_WIRE_READY, .clique = at.key}, NULL, 0, 0);
     CHECK(sg_clique_state(at.comms[0]) == ncclSuccess);

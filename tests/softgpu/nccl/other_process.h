@@ -17,6 +17,7 @@
 #include "tests/check.h"
 #include "tests/softgpu/nccl/streams.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,6 +27,7 @@
 
 enum {
     RANKS = 2,
+    RANKS_MOST = 4,
     COUNT = 2048,
     SMALL = 4
 }; /* elements: of operations whose data goes by itself, and of others */
@@ -35,11 +37,21 @@ extern const struct rg_nccl_extension rg_nccl_extension;
 static float given[COUNT], got[COUNT];
 static ncclComm_t comm; /* rank 0, here; rank 1 is the other process's */
 static void (*while_receiving)(void);
+static uint64_t key = KEY; /* of the communicator that is spoken of */
+
+/* A link, and how often it was told what. */
+struct link {
+    bool made_here;
+    atomic_uint told[SG_WIRE_MEET + 1]; /* by enum sg_wire_type */
+};
 
 static inline bool send_nowhere(void *link, const void *message, size_t size, const void *data,
                                 size_t data_size)
 {
-    (void)link, (void)message, (void)size, (void)data, (void)data_size;
+    struct sg_wire wire;
+    (void)size, (void)data, (void)data_size;
+    memcpy(&wire, message, sizeof wire);
+    atomic_fetch_add(&((struct link *)link)->told[wire.type], 1);
     return true;
 }
 
@@ -69,47 +81,83 @@ static inline void interrupt(void *link)
     interrupted++;
 }
 
-static const struct rg_nccl_network network = {
-    .send = send_nowhere, .receive = receive, .read = read_nothing, .interrupt = interrupt};
+/* Places are not told apart: a link that is made here leads to whoever says that he is there. */
+static inline bool leads_to(void *link, const unsigned char place[RG_NCCL_PLACE_BYTES])
+{
+    (void)place;
+    return ((const struct link *)link)->made_here;
+}
+
+static const struct rg_nccl_network network = {.send = send_nowhere,
+                                               .receive = receive,
+                                               .read = read_nothing,
+                                               .interrupt = interrupt,
+                                               .leads_to = leads_to};
 
 static inline bool say(struct sg_peer *peer, struct sg_wire wire, const void *behind, size_t size,
                        size_t data)
 {
-    unsigned char message[sizeof wire + RANKS * sizeof(struct sg_wire_place)]; /* the longest of all */
+    unsigned char message[sizeof wire + RANKS_MOST * sizeof(struct sg_wire_place)]; /* the longest of all */
     if (wire.type != SG_WIRE_HELLO)
-        wire.clique = KEY;
+        wire.clique = key;
     memcpy(message, &wire, sizeof wire);
     if (size)
         memcpy(message + sizeof wire, behind, size);
     return rg_nccl_extension.message(peer, message, sizeof wire + size, data);
 }
 
-static inline struct sg_peer *meet(void)
+/* Somebody comes by a link, and says which process he is. */
+static inline struct sg_peer *meet_as(uint64_t process, struct link *link)
 {
-    struct sg_peer *peer = rg_nccl_extension.opened(NULL);
+    struct sg_peer *peer = rg_nccl_extension.opened(link);
     CHECK(peer);
-    CHECK(say(
-        peer,
-        (struct sg_wire){
-            .type = SG_WIRE_HELLO, .version = NCCL_VERSION_CODE, .clique = OTHER, .number = SG_WIRE_PROTOCOL},
-        NULL, 0, 0));
+    CHECK(say(peer,
+              (struct sg_wire){.type = SG_WIRE_HELLO,
+                               .version = NCCL_VERSION_CODE,
+                               .clique = process,
+                               .number = SG_WIRE_PROTOCOL},
+              NULL, 0, 0));
     return peer;
 }
 
-/* A communicator of two ranks, whose id the other process has made. */
-static inline struct sg_peer *begin(void)
+static inline struct sg_peer *meet(void)
+{
+    static struct link link = {.made_here = true};
+    return meet_as(OTHER, &link);
+}
+
+static inline bool say_it(struct sg_peer *peer, enum sg_wire_type type)
+{
+    return say(peer, (struct sg_wire){.type = type}, NULL, 0, 0);
+}
+
+/* Rank 0 joins an id that the other process has made. */
+static inline void join(int ranks)
 {
     struct rg_nccl_id id = {.key = KEY, .process = OTHER};
     ncclUniqueId given_id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    struct sg_wire_place places[RANKS] = {{.process = sg_process()}, {.process = OTHER}};
     memcpy(id.magic, RG_NCCL_ID_MAGIC, sizeof id.magic);
     memcpy(&given_id, &id, sizeof id);
+    CHECK(sg_ncclCommInitRankConfig(&comm, ranks, given_id, 0, &config) == ncclInProgress);
+}
+
+/* Says in which processes the ranks are. */
+static inline bool say_places(struct sg_peer *peer, const struct sg_wire_place *places, int ranks)
+{
+    return say(peer, (struct sg_wire){.type = SG_WIRE_TABLE, .ranks = ranks}, places,
+               (size_t)ranks * sizeof *places, 0);
+}
+
+/* A communicator of two ranks, whose id the other process has made. */
+static inline struct sg_peer *begin(void)
+{
+    const struct sg_wire_place places[RANKS] = {{.process = sg_process()}, {.process = OTHER}};
     struct sg_peer *peer = meet();
-    CHECK(sg_ncclCommInitRankConfig(&comm, RANKS, given_id, 0, &config) == ncclInProgress);
-    CHECK(say(peer, (struct sg_wire){.type = SG_WIRE_TABLE, .ranks = RANKS}, places, sizeof places, 0));
-    CHECK(say(peer, (struct sg_wire){.type = SG_WIRE_READY}, NULL, 0, 0));
+    join(RANKS);
+    CHECK(say_places(peer, places, RANKS));
+    CHECK(say_it(peer, SG_WIRE_READY));
     CHECK(sg_clique_state(comm) == ncclSuccess);
     return peer;
 }

@@ -2,42 +2,168 @@
  * peers.c - what a process with ranks makes of another one's messages that break the rules: nobody's memory, and no result that
  * somebody else is to get, depends on the others' manners. The streams are streams.h's; links send nowhere.
  */
+#include "common/base/limits.h"
+#include "softgpu/nccl/meeting.h"
 #include "tests/softgpu/nccl/other_process.h"
 
 #include <time.h>
 
-/* --- data of an operation that is over ------------------------------------------------------------------------- */
+/* --- who speaks for a process ---------------------------------------------------------------------------------- */
 
-static float got_next[COUNT];
-static struct sg_peer *second; /* another link to the same process */
+static struct sg_peer *second; /* another link, by which somebody says that he is the other process */
 
-/* The rank gets its sum, of which the other process says meanwhile that it is all there, and goes on to the next. */
-static void finish_by_the_second(void)
+static unsigned told(struct sg_peer *peer, struct link *link, enum sg_wire_type type)
 {
-    CHECK(say(second, of_sum(SG_WIRE_DATA, SG_REDUCED, true), NULL, 0, 0));
-    streams_run();
-    await_sent();
-    CHECK(sg_ncclAllReduce(given, got_next, COUNT, ncclFloat32, ncclSum, comm, streams_get(0)) ==
-          ncclSuccess);
-    CHECK(is_there(1));
-    CHECK(is_there(0)); /* it is being received into */
+    sg_cliques_lock();
+    sg_peer_flush(peer);
+    sg_cliques_unlock();
+    return atomic_load(&link->told[type]);
 }
 
-static void data_that_is_received_keeps_its_operation(void)
+/* Of a communicator that has begun, he says in vain that he has come, and that all data is there. */
+static void speak_for_the_other(void)
 {
+    CHECK(!say_it(second, SG_WIRE_MEET) && !say_it(second, SG_WIRE_READY));
+    CHECK(!say(second, of_sum(SG_WIRE_COME, SG_GIVEN, false), NULL, 0, 0));
+    CHECK(!say(second, of_sum(SG_WIRE_DATA, SG_REDUCED, true), NULL, 0, 0));
+    CHECK(!say(second, (struct sg_wire){.type = SG_WIRE_SPLIT, .rank = 1}, NULL, 0, 0));
+}
+
+static void data_comes_by_one_link(void)
+{
+    struct link link = {0};
     struct sg_peer *first = begin();
-    second = meet();
+    second = meet_as(OTHER, &link);
     CHECK(sg_ncclAllReduce(given, got, COUNT, ncclFloat32, ncclSum, comm, streams_get(0)) == ncclSuccess);
     streams_run();
     CHECK(say(first, of_sum(SG_WIRE_COME, SG_GIVEN, false), NULL, 0, 0));
     CHECK(say(first, of_sum(SG_WIRE_DATA, SG_GIVEN, true), NULL, 0, 0));
     streams_run();
     CHECK(is_there(0));
-    while_receiving = finish_by_the_second;
+    while_receiving = speak_for_the_other;
     CHECK(say(first, of_sum(SG_WIRE_DATA, SG_REDUCED, true), NULL, 0, COUNT / RANKS * sizeof(float)));
-    streams_run(); /* where the buffers themselves are used, the rank's stream has waited for this */
-    CHECK(!while_receiving && !is_there(0) && is_there(1));
+    CHECK(!while_receiving);
+    streams_run();
     end(first, second);
+}
+
+/* Whoever says that he is where the id was made, and comes by a link that does not lead there, hears nothing of the communicator. */
+static void who_has_made_the_id_is_found_at_his_place(void)
+{
+    const struct sg_wire_place places[RANKS] = {{.process = sg_process()}, {.process = OTHER}};
+    struct link false_link = {0}, link = {.made_here = true};
+    struct sg_peer *impostor = meet_as(OTHER, &false_link);
+    join(RANKS);
+    CHECK(told(impostor, &false_link, SG_WIRE_JOIN) == 0);
+    CHECK(!say_places(impostor, places, RANKS));
+    struct sg_peer *peer = meet_as(OTHER, &link);
+    CHECK(told(peer, &link, SG_WIRE_JOIN) == 1);
+    CHECK(say_places(peer, places, RANKS));
+    second = impostor;
+    speak_for_the_other();
+    CHECK(sg_clique_state(comm) == ncclInProgress);
+    CHECK(say_it(peer, SG_WIRE_READY));
+    CHECK(sg_clique_state(comm) == ncclSuccess);
+    for (int type = SG_WIRE_HELLO + 1; type <= SG_WIRE_MEET; type++)
+        CHECK(told(impostor, &false_link, (enum sg_wire_type)type) == 0);
+    end(peer, impostor);
+}
+
+static bool say_join(struct sg_peer *peer, int rank, int ranks)
+{
+    const struct sg_wire_place place = {.process = OTHER};
+    return say(peer, (struct sg_wire){.type = SG_WIRE_JOIN, .rank = rank, .ranks = ranks}, &place,
+               sizeof place, 0);
+}
+
+/* Where the id was made here: the ranks of a process come by one link, and the communicator is theirs by that. */
+static void ranks_of_a_process_join_by_one_link(void)
+{
+    enum { ALL = 3 };
+    struct link link = {0}, false_link = {0};
+    struct rg_nccl_id id;
+    ncclUniqueId given_id;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    CHECK(sg_meeting_new(&id));
+    key = id.key;
+    memcpy(&given_id, &id, sizeof id);
+    struct sg_peer *peer = meet_as(OTHER, &link), *impostor = meet_as(OTHER, &false_link);
+    CHECK(sg_ncclCommInitRankConfig(&comm, ALL, given_id, 0, &config) == ncclInProgress);
+    CHECK(say_join(peer, 1, ALL));
+    CHECK(say_join(impostor, 2, ALL) && told(impostor, &false_link, SG_WIRE_FAIL) == 1);
+    CHECK(say_join(peer, 2, ALL));
+    CHECK(told(peer, &link, SG_WIRE_TABLE) == 1 && told(impostor, &false_link, SG_WIRE_TABLE) == 0);
+    CHECK(!say_it(impostor, SG_WIRE_MEET) && !say_it(impostor, SG_WIRE_READY));
+    CHECK(sg_clique_state(comm) == ncclInProgress);
+    CHECK(say_it(peer, SG_WIRE_READY));
+    CHECK(sg_clique_state(comm) == ncclSuccess);
+    end(peer, impostor);
+    key = KEY;
+}
+
+/*
+ * To those with higher numbers links are made here, and lead to their places; those with lower numbers make theirs, and say then whose they
+ * are. That is known before the ranks' places are, too.
+ */
+static void other_processes_come_as_their_numbers_say(void)
+{
+    enum { ALL = 4, LOW = 1 };
+    const uint64_t high = UINT64_MAX;
+    for (int early = 0; early < 2; early++) {
+        const struct sg_wire_place places[ALL] = {
+            {.process = sg_process()}, {.process = OTHER}, {.process = LOW}, {.process = high}};
+        struct link root_link = {.made_here = true}, low_link = {0}, high_link = {.made_here = true},
+                    false_link = {0};
+        struct sg_peer *root = meet_as(OTHER, &root_link), *low = meet_as(LOW, &low_link),
+                       *impostor = meet_as(high, &false_link), *third = NULL;
+        join(ALL);
+        CHECK(!early || say_it(low, SG_WIRE_MEET));
+        CHECK(say_places(root, places, ALL) && say_it(root, SG_WIRE_READY));
+        CHECK(!say_it(impostor, SG_WIRE_MEET));
+        CHECK(told(impostor, &false_link, SG_WIRE_MEET) == 0);
+        third = meet_as(high, &high_link);
+        CHECK(told(third, &high_link, SG_WIRE_MEET) == 1);
+        CHECK(early || (!say_it(low, SG_WIRE_READY) && say_it(low, SG_WIRE_MEET)));
+        CHECK(told(low, &low_link, SG_WIRE_READY) == 1 && told(third, &high_link, SG_WIRE_READY) == 1);
+        CHECK(say_it(low, SG_WIRE_READY) && say_it(third, SG_WIRE_READY));
+        CHECK(sg_clique_state(comm) == ncclSuccess);
+        rg_nccl_extension.lost(impostor);
+        CHECK(sg_clique_state(comm) == ncclSuccess);
+        rg_nccl_extension.lost(third);
+        CHECK(sg_clique_state(comm) == ncclRemoteError);
+        end(root, low);
+    }
+}
+
+/* What one process says too early, and too often, displaces nothing that another has said. */
+static void early_words_are_kept_of_each(void)
+{
+    const struct sg_wire_place places[RANKS] = {{.process = sg_process()}, {.process = OTHER}};
+    struct link link = {.made_here = true}, talker_link = {0};
+    struct sg_peer *peer = meet_as(OTHER, &link), *talker = meet_as(~OTHER, &talker_link);
+    CHECK(say_it(peer, SG_WIRE_READY));
+    for (key = 1; key < 5 * RG_NCCL_EARLY_READY_MAX; key++)
+        CHECK(say_it(talker, SG_WIRE_READY));
+    key = KEY;
+    join(RANKS);
+    CHECK(say_places(peer, places, RANKS));
+    CHECK(sg_clique_state(comm) == ncclSuccess);
+    end(peer, talker);
+}
+
+/* A process is not at the other end of its own links. */
+static void nobody_is_this_process(void)
+{
+    struct link link = {0};
+    struct sg_peer *peer = rg_nccl_extension.opened(&link);
+    CHECK(!say(peer,
+               (struct sg_wire){.type = SG_WIRE_HELLO,
+                                .version = NCCL_VERSION_CODE,
+                                .clique = sg_process(),
+                                .number = SG_WIRE_PROTOCOL},
+               NULL, 0, 0));
+    rg_nccl_extension.lost(peer);
 }
 
 /* --- small operations ------------------------------------------------------------------------------------------ */
@@ -257,12 +383,17 @@ int main(void)
     rg_log_set_level(RG_LOG_ERROR);
     for (int in_place = 0; in_place < 2; in_place++) {
         streams_set_in_place(in_place);
-        data_that_is_received_keeps_its_operation();
+        data_comes_by_one_link();
         what_a_rank_gives_comes_with_it();
         what_a_rank_gives_has_its_size();
         what_has_been_reduced_comes_once();
         a_large_sum_goes_through_little_memory();
     }
+    who_has_made_the_id_is_found_at_his_place();
+    ranks_of_a_process_join_by_one_link();
+    other_processes_come_as_their_numbers_say();
+    early_words_are_kept_of_each();
+    nobody_is_this_process();
     small_operations_take_few_steps();
     freed_buffers_fail_small_operations();
     nobody_enters_a_split_for_others();
