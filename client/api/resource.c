@@ -11,6 +11,7 @@
 #include "client/core/handle.h"
 #include "client/timeline/timeline.h"
 #include "common/base/cleanup.h"
+#include "common/base/log.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -40,8 +41,10 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
     const unsigned capacity = !result ? 0 : *nbGroups < GROUPS_MAX ? *nbGroups : GROUPS_MAX;
     unsigned made = 0;
     RG_TRY(rg_op_rgSmResourceSplit(input, capacity, useFlags, minCount, &made, groups, &rest));
-    if (result && made > capacity) /* the program reads as many as it is told */
+    if (result && made > capacity) { /* the program reads as many as it is told */
+        rg_error("the server says that it has made more groups of multiprocessors than were asked for");
         return CUDA_ERROR_UNKNOWN;
+    }
     if (result)
         memcpy(result, groups, made * sizeof *result);
     if (remaining)

@@ -163,6 +163,8 @@ static ncclResult_t join(ncclComm_t *out, int ranks, const ncclUniqueId *id, int
     if (!comm)
         return rg_nccl_fail(ncclSystemError, "there are %u communicators already, or there is no memory",
                             RG_NCCL_COMMS_MAX);
+    comm->ranks = ranks;
+    comm->rank = rank;
     comm->device = device;
     comm->blocking = blocking;
     struct rg_nccl_beginning wire = {.parent = RG_NCCL_COMMS_MAX,

@@ -37,7 +37,8 @@ struct ncclComm {
     atomic_bool ready;           /* it has been told to be at rest: of one that does not block */
     _Atomic ncclResult_t failed; /* as the program has been told; ncclSuccess: it has not */
     int ranks, rank;
-    CUdevice device; /* as the program numbers it */
+    atomic_uint places; /* of other processes that its worker has named */
+    CUdevice device;    /* as the program numbers it */
     bool blocking, finalized;
     uint64_t collectives; /* that a trace has been told of */
     unsigned graphs;      /* nodes of graphs with calls of it */

@@ -171,7 +171,11 @@ ncclResult_t rg_nccl_rendezvous(ncclComm_t comm, bool waits)
             rg_nccl_answered(session, "the beginning of a communicator", status, result);
         if (told != ncclInProgress || (!n && !waits))
             return told;
-        for (unsigned i = 0; i < n && i < RG_NCCL_PLACES; i++) {
+        /* that of the id, and those of its other ranks, each once: a server has the client go nowhere else */
+        if (n > RG_NCCL_PLACES || atomic_fetch_add(&comm->places, n) + n > (unsigned)comm->ranks)
+            return rg_nccl_fail(ncclInternalError, "%s names more processes than the communicator has ranks",
+                                session->server);
+        for (unsigned i = 0; i < n; i++) {
             char why[RG_CONTROL_REASON] = "out of memory";
             if (!link_to(session, &places[i], why, sizeof why))
                 (void)rg_op_rgNcclUnreachable(comm->number, why, rg_home_of_session(session));
