@@ -9,6 +9,9 @@
 
 enum { RG_SANDBOX_GROUP_NAME = 32 };
 
+/* where an identity's folders are in its mount namespace */
+#define RG_SANDBOX_MOUNTED "/run/remote-gpu/own"
+
 struct rg_sandbox_group {
     struct rg_sandbox_group *next;
     struct rg_sandboxes *sandboxes;

@@ -219,7 +219,9 @@ static bool find_measures(struct rg_sandboxes *sandboxes, char *why, size_t why_
     trial->sandbox.policy = (struct rg_sandbox_policy){
         .program = RG_SANDBOX_WORKER, .mode = RG_SANDBOX_AUTO, .measures = wanted, .soft = true};
     trial->sandbox.uid = trial->sandbox.gid = sandboxes->last;
-    rg_sandbox_keep_folders(trial, NULL, 0);
+    /* as workers have them: where there is no /run, as on a root that is read-only, they cannot be made */
+    trial->sandbox.keep[0] = (struct rg_sandbox_keep){sandboxes->base, RG_SANDBOX_MOUNTED};
+    rg_sandbox_keep_folders(trial, NULL, 1);
     if (geteuid() != 0)
         trial->sandbox.policy.measures &= ~(uint32_t)(RG_SANDBOX_OWN_USER | RG_SANDBOX_PROCESSES);
     sandboxes->measures = rg_sandbox_find(&trial->sandbox, missing, sizeof missing);

@@ -18,18 +18,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* where an identity's folders are in its mount namespace */
-#define MOUNTED "/run/remote-gpu/own"
-
 enum { FILES_MAX = 16384, THREADS_MAX = 16384 };
 
 static const struct {
     const char *variable, *place;
     const char *off; /* the assignment where nothing is kept */
 } caches[RG_SANDBOX_CACHES] = {
-    [RG_SANDBOX_IMAGES] = {"REMOTE_GPU_IMAGE_CACHE", MOUNTED "/images", "REMOTE_GPU_IMAGE_CACHE=off"},
-    [RG_SANDBOX_SOFT] = {"SOFTGPU_CACHE", MOUNTED "/soft", "SOFTGPU_CACHE=off"},
-    [RG_SANDBOX_CUDA] = {"CUDA_CACHE_PATH", MOUNTED "/cuda", "CUDA_CACHE_DISABLE=1"},
+    [RG_SANDBOX_IMAGES] = {"REMOTE_GPU_IMAGE_CACHE", RG_SANDBOX_MOUNTED "/images",
+                           "REMOTE_GPU_IMAGE_CACHE=off"},
+    [RG_SANDBOX_SOFT] = {"SOFTGPU_CACHE", RG_SANDBOX_MOUNTED "/soft", "SOFTGPU_CACHE=off"},
+    [RG_SANDBOX_CUDA] = {"CUDA_CACHE_PATH", RG_SANDBOX_MOUNTED "/cuda", "CUDA_CACHE_DISABLE=1"},
 };
 
 /* What the identity keeps below `base` ("": nothing): its real place, and the assignment for its processes. */
@@ -184,9 +182,10 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
         snprintf(lease->shm, sizeof lease->shm, "%s", group->shm);
         sandbox->shm = lease->shm;
         if (mounted)
-            sandbox->keep[n_keep++] = (struct rg_sandbox_keep){group->runtime, MOUNTED "/sessions"};
+            sandbox->keep[n_keep++] =
+                (struct rg_sandbox_keep){group->runtime, RG_SANDBOX_MOUNTED "/sessions"};
         snprintf(sandbox->policy.runtime, sizeof sandbox->policy.runtime, "%s",
-                 mounted ? MOUNTED "/sessions" : group->runtime);
+                 mounted ? RG_SANDBOX_MOUNTED "/sessions" : group->runtime);
         snprintf(lease->soft_share, sizeof lease->soft_share, "SOFTGPU_SHARE=%s", sandbox->policy.runtime);
     }
     for (int i = 0; i < RG_SANDBOX_CACHES; i++)

@@ -307,6 +307,34 @@ def test_read_only_files(build):
             expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
 
 
+# A root that is read-only, with all folders of this one's but /run.
+NO_RUN = """set -e
+root=$1 && shift
+mount -t tmpfs none "$root"
+for entry in /*; do
+    name=${entry#/}
+    if [ -L "$entry" ]; then cp -P "$entry" "$root/"
+    elif [ -d "$entry" ] && [ "$name" != run ]; then mkdir "$root/$name" && mount --rbind "$entry" "$root/$name"
+    fi
+done
+mount -o remount,ro "$root" && cd "$root" && pivot_root . . && umount -l . && exec "$@"
+"""
+
+
+def test_no_run(build):
+    """In an image without /run whose files are all read-only, too."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        print("left out: only root can make such surroundings")
+        return
+    direct = build.run_direct([build.example("vector_add")])
+    for user in [], as_user(61995):
+        with tempfile.TemporaryDirectory() as root:
+            result = run_program(["unshare", "-m", "sh", "-c", NO_RUN, "sh", root, *user, build.command, "run", "--local", "--driver", "soft", "--",
+                                  build.example("vector_add")],
+                                 {"HOME": "/", "XDG_RUNTIME_DIR": "", "SOFTGPU_CACHE": "off", "REMOTE_GPU_IMAGE_CACHE": "off"})
+        expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
+
+
 def as_user(number):
     """The words in front of a command by which root starts it as another user; none where this is not root."""
     return ["setpriv", "--reuid", str(number), "--regid", str(number), "--clear-groups"] if os.geteuid() == 0 else []
