@@ -65,24 +65,23 @@ json_t *rg_agent_key(const struct rg_agent *agent, const char *format, ...)
     return rg_etcd_bytes(key);
 }
 
-json_t *rg_agent_compare(const struct rg_agent *agent, int64_t changed, const char *key)
+json_t *rg_agent_compare(int64_t changed, json_t *key)
 {
-    return json_pack("{s:o, s:s, s:s, s:o}", "key", rg_agent_key(agent, "%s", key), "target", "MOD", "result",
-                     "EQUAL", "mod_revision", rg_etcd_number(changed));
+    return json_pack("{s:o, s:s, s:s, s:o}", "key", key, "target", "MOD", "result", "EQUAL", "mod_revision",
+                     rg_etcd_number(changed));
 }
 
-json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *value, int64_t etcd_lease)
+json_t *rg_agent_put(json_t *key, json_t *value, int64_t etcd_lease)
 {
     RG_CLEANUP_FREE char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
     json_decref(value);
-    return text ? json_pack("{s:{s:o, s:o, s:o}}", "request_put", "key", rg_agent_key(agent, "%s", key),
-                            "value", rg_etcd_bytes(text), "lease", rg_etcd_number(etcd_lease))
-                : NULL;
+    return json_pack("{s:{s:o, s:o, s:o}}", "request_put", "key", key, "value",
+                     text ? rg_etcd_bytes(text) : NULL, "lease", rg_etcd_number(etcd_lease));
 }
 
-json_t *rg_agent_remove(const struct rg_agent *agent, const char *key)
+json_t *rg_agent_remove(json_t *key)
 {
-    return json_pack("{s:{s:o}}", "request_delete_range", "key", rg_agent_key(agent, "%s", key));
+    return json_pack("{s:{s:o}}", "request_delete_range", "key", key);
 }
 
 json_t *rg_agent_value(const json_t *kvs, int64_t *changed)
@@ -112,18 +111,25 @@ static void undone(void *data, enum rg_status status, const json_t *reply, const
         agent->undo_ns = rg_now_ns() + UNDO_PAUSE_NS;
         return;
     }
-    free(agent->undo[0]);
+    json_decref(agent->undo[0]);
     memmove(agent->undo, agent->undo + 1, --agent->n_undo * sizeof *agent->undo);
 }
 
-void rg_agent_undo(struct rg_agent *agent, const char *key)
+void rg_agent_undo(struct rg_agent *agent, json_t *key)
 {
-    char **grown = realloc(agent->undo, (agent->n_undo + 1) * sizeof *grown);
-    char *copy = grown ? strdup(key) : NULL;
-    if (grown)
-        agent->undo = grown;
-    if (copy)
-        agent->undo[agent->n_undo++] = copy;
+    json_t **grown = key ? realloc(agent->undo, (agent->n_undo + 1) * sizeof *grown) : NULL;
+    if (!grown) {
+        json_decref(key);
+        return;
+    }
+    agent->undo = grown;
+    agent->undo[agent->n_undo++] = key;
+}
+
+void rg_agent_get_time(struct rg_agent *agent, uint64_t seconds, rg_etcd_done *done, void *data)
+{
+    rg_etcd_call(agent->etcd, "/v3/lease/grant", json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)seconds)),
+                 done, data);
 }
 
 static void revoked(void *data, enum rg_status status, const json_t *reply, const char *why)
@@ -148,7 +154,6 @@ uint64_t rg_agent_undo_look(struct rg_agent *agent)
     if (rg_now_ns() < agent->undo_ns)
         return agent->undo_ns;
     agent->undoing = true;
-    rg_etcd_call(agent->etcd, "/v3/kv/deleterange",
-                 json_pack("{s:o}", "key", rg_agent_key(agent, "%s", agent->undo[0])), undone, agent);
+    rg_etcd_call(agent->etcd, "/v3/kv/deleterange", json_pack("{s:O}", "key", agent->undo[0]), undone, agent);
     return UINT64_MAX;
 }

@@ -196,7 +196,7 @@ struct rg_agent {
     bool rewound;         /* etcd has another past than before, and not all parts know it yet */
     uint64_t settles_ns;  /* then: when all servers have said what they have */
     uint64_t look_ns;     /* when to decide again without a change */
-    char **undo;          /* keys to be removed, whatever it takes */
+    json_t **undo;        /* keys to be removed, whatever it takes */
     uint32_t n_undo;
     bool undoing;
     uint64_t undo_ns;
@@ -212,20 +212,22 @@ void rg_agent_changed(struct rg_agent *agent);
 int64_t rg_agent_time(const struct rg_agent *agent);
 /** Whether the server is in the pool, and knows what the pool knows of it. */
 bool rg_agent_is_in(const struct rg_agent *agent);
-/** "servers/ID" with the pool's prefix, base64; NULL: no memory. */
+/** "servers/ID" with the pool's prefix, base64; NULL: no memory. The functions below make theirs of it, also of NULL. */
 json_t *rg_agent_key(const struct rg_agent *agent, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** A comparison of a key's revision of its last change; 0: it must not be there. */
-json_t *rg_agent_compare(const struct rg_agent *agent, int64_t changed, const char *key);
+json_t *rg_agent_compare(int64_t changed, json_t *key);
 /** An operation that puts a value at a key, bound to an etcd lease (0: none); the value becomes the function's. */
-json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *value, int64_t etcd_lease);
-json_t *rg_agent_remove(const struct rg_agent *agent, const char *key);
+json_t *rg_agent_put(json_t *key, json_t *value, int64_t etcd_lease);
+json_t *rg_agent_remove(json_t *key);
 /** The value among the key-values that etcd answered, as an object with its "changed"; NULL: there is none. */
 json_t *rg_agent_value(const json_t *kvs, int64_t *changed);
 /** Removes a key whatever it takes: again, until etcd has done it. */
-void rg_agent_undo(struct rg_agent *agent, const char *key);
+void rg_agent_undo(struct rg_agent *agent, json_t *key);
 /** Goes on with that. Returns when to come again. */
 uint64_t rg_agent_undo_look(struct rg_agent *agent);
+/** Asks etcd for a lease of its own, to which keys can be bound that are to last so long; `done` finds its number as "ID". */
+void rg_agent_get_time(struct rg_agent *agent, uint64_t seconds, rg_etcd_done *done, void *data);
 /** Gives an etcd lease back to which nothing is bound; one that cannot be given back now ends with its time. 0 is none. */
 void rg_agent_revoke(struct rg_agent *agent, int64_t etcd_lease);
 

@@ -181,6 +181,10 @@ void rg_ask_queue(struct rg_agent_ask *ask);
 bool rg_ask_is_one_too_many(const struct rg_agent_ask *ask);
 /** Tells its client so, and ends. */
 void rg_ask_refuse_one_too_many(struct rg_agent_ask *ask);
+/** What its lease may be in etcd is to be removed. */
+void rg_ask_undo_lease(const struct rg_agent_ask *ask);
+/** Its request is, and the lease that may have come of it. */
+void rg_ask_undo(const struct rg_agent_ask *ask);
 /** The client has gone. */
 void rg_ask_leave(struct rg_agent_ask *ask);
 

@@ -82,13 +82,12 @@ static void check_answered(void *data, enum rg_status status, const json_t *repl
 void rg_checks_take(struct rg_agent *agent, const struct rg_agent_word *word)
 {
     struct rg_agent_check *check = calloc(1, sizeof *check);
-    char key[40];
     if (!check)
         return;
     *check = (struct rg_agent_check){.next = agent->checks, .agent = agent, .number = word->check.number};
     snprintf(check->lease, sizeof check->lease, "%016" PRIx64, word->check.lease);
-    snprintf(key, sizeof key, "leases/%s", check->lease);
     agent->checks = check;
-    rg_etcd_call(agent->etcd, "/v3/kv/range", json_pack("{s:o}", "key", rg_agent_key(agent, "%s", key)),
-                 check_answered, check);
+    rg_etcd_call(agent->etcd, "/v3/kv/range",
+                 json_pack("{s:o}", "key", rg_agent_key(agent, "leases/%s", check->lease)), check_answered,
+                 check);
 }

@@ -22,7 +22,6 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
     struct rg_agent *agent = ask->agent;
     const bool kept = json_is_true(json_object_get(value, "kept"));
     const size_t n = json_array_size(json_object_get(value, "gpus"));
-    char key[40];
     if (ask->keeps && !kept) {
         rg_keeping_begin(ask, value);
         return;
@@ -36,10 +35,8 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
             strcmp(ask->owner, ask->key) == 0 ? "" : ask->name);
     const bool told = rg_ask_tell(ask, answer);
     json_decref(answer);
-    if (!told && !ask->chosen) { /* by an id of its choice it comes back to it */
-        snprintf(key, sizeof key, "leases/%s", ask->lease);
-        rg_agent_undo(agent, key);
-    }
+    if (!told && !ask->chosen) /* by an id of its choice it comes back to it */
+        rg_ask_undo_lease(ask);
     if (!told || kept)
         rg_ask_end(ask);
     else
@@ -155,20 +152,21 @@ static void add_gpus(const struct rg_agent *agent, const struct rg_picture *pict
     for (uint32_t i = 0; i < n; i++) {
         const struct rg_pool_member *member = picture->members[picture->devices[parts[i].device].server];
         struct rg_pool_gpu gpu = *picture->gpus[parts[i].device];
-        char key[64];
         if (member != last) {
-            snprintf(key, sizeof key, "servers/%s", member->id);
-            json_array_append_new(compare, rg_agent_compare(agent, member->changed, key));
+            json_array_append_new(
+                compare, rg_agent_compare(member->changed, rg_agent_key(agent, "servers/%s", member->id)));
             last = member;
         }
-        snprintf(key, sizeof key, "servers/%s/gpus/%u", member->id, gpu.index);
-        json_array_append_new(compare, rg_agent_compare(agent, gpu.changed, key));
+        json_array_append_new(compare, rg_agent_compare(gpu.changed, rg_agent_key(agent, "servers/%s/gpus/%u",
+                                                                                  member->id, gpu.index)));
         if (gpu.n_shares < RG_POOL_SHARES_MAX) {
             struct rg_pool_share *share = &gpu.shares[gpu.n_shares++];
             snprintf(share->lease, sizeof share->lease, "%s", lease);
             share->memory = parts[i].memory;
         }
-        json_array_append_new(changes, rg_agent_put(agent, key, rg_pool_gpu_json(&gpu), member->etcd_lease));
+        json_array_append_new(changes,
+                              rg_agent_put(rg_agent_key(agent, "servers/%s/gpus/%u", member->id, gpu.index),
+                                           rg_pool_gpu_json(&gpu), member->etcd_lease));
     }
 }
 
@@ -176,16 +174,14 @@ static void commit(struct rg_agent_ask *ask, json_t *compare, json_t *changes, j
                    int64_t etcd_lease)
 {
     struct rg_agent *agent = ask->agent;
-    char key[40], request[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    snprintf(request, sizeof request, "requests/%s", ask->id);
-    json_array_append_new(compare, rg_agent_compare(agent, 0, key));
-    json_array_append_new(changes, rg_agent_put(agent, key, json_incref(lease), etcd_lease));
+    json_array_append_new(compare, rg_agent_compare(0, rg_agent_key(agent, "leases/%s", ask->lease)));
+    json_array_append_new(
+        changes, rg_agent_put(rg_agent_key(agent, "leases/%s", ask->lease), json_incref(lease), etcd_lease));
     if (!ask->at_once)
-        json_array_append_new(changes, rg_agent_remove(agent, request));
+        json_array_append_new(changes, rg_agent_remove(rg_agent_key(agent, "requests/%s", ask->id)));
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:o, s:o, s:[{s:{s:o}}]}", "compare", compare, "success", changes, "failure",
-                           "request_range", "key", rg_agent_key(agent, "%s", key)),
+                           "request_range", "key", rg_agent_key(agent, "leases/%s", ask->lease)),
                  granted, ask);
 }
 
@@ -193,9 +189,8 @@ static void commit(struct rg_agent_ask *ask, json_t *compare, json_t *changes, j
 static void add_queue(const struct rg_agent_ask *ask, const struct rg_pool_entry *queued, json_t *compare)
 {
     const struct rg_agent *agent = ask->agent;
-    char request[40];
-    snprintf(request, sizeof request, "requests/%s", ask->id);
-    json_array_append_new(compare, rg_agent_compare(agent, queued ? queued->changed : 0, request));
+    json_array_append_new(
+        compare, rg_agent_compare(queued ? queued->changed : 0, rg_agent_key(agent, "requests/%s", ask->id)));
     if (queued)
         return;
     /* of a range without keys, any comparison is true */
@@ -235,10 +230,7 @@ static bool begin_time(struct rg_agent_ask *ask)
         return false;
     ask->agent->granting++;
     ask->state = RG_ASK_GRANTING;
-    rg_etcd_call(
-        ask->agent->etcd, "/v3/lease/grant",
-        json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)rg_json_get_number(ask->request, "seconds", 1))),
-        timed, ask);
+    rg_agent_get_time(ask->agent, rg_json_get_number(ask->request, "seconds", 1), timed, ask);
     return true;
 }
 

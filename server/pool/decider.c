@@ -46,8 +46,8 @@ static void change(struct rg_agent *agent, json_t *operation)
     agent->decider.writing = true;
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:[o], s:[o]}", "compare",
-                           rg_agent_compare(agent, agent->decider.changed, RG_DECIDER_KEY), "success",
-                           operation),
+                           rg_agent_compare(agent->decider.changed, rg_agent_key(agent, RG_DECIDER_KEY)),
+                           "success", operation),
                  done, agent);
 }
 
@@ -65,11 +65,11 @@ uint64_t rg_decider_look(struct rg_agent *agent)
     if (rg_now_ns() < decider->again_ns)
         return decider->again_ns;
     if (claims)
-        change(agent, rg_agent_put(agent, RG_DECIDER_KEY,
+        change(agent, rg_agent_put(rg_agent_key(agent, RG_DECIDER_KEY),
                                    json_pack("{s:s, s:s}", "server", agent->id, "agent", agent->run),
                                    agent->membership.etcd_lease));
     else
-        change(agent, rg_agent_remove(agent, RG_DECIDER_KEY));
+        change(agent, rg_agent_remove(rg_agent_key(agent, RG_DECIDER_KEY)));
     return UINT64_MAX;
 }
 

@@ -62,22 +62,11 @@ static void tell_waiting(struct rg_agent_ask *ask, uint32_t position, uint32_t o
     json_decref(answer);
 }
 
-/* Its request goes, and the lease that may have come of it. */
-static void undo(const struct rg_agent_ask *ask)
-{
-    char key[40];
-    snprintf(key, sizeof key, "requests/%s", ask->id);
-    rg_agent_undo(ask->agent, key);
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    if (ask->unsure && !ask->chosen)
-        rg_agent_undo(ask->agent, key);
-}
-
 static void give_up(struct rg_agent_ask *ask, const char *why)
 {
     char text[1200];
     snprintf(text, sizeof text, "%s", why);
-    undo(ask);
+    rg_ask_undo(ask);
     rg_ask_refuse(ask, text);
 }
 
@@ -155,18 +144,18 @@ static void look_lost(struct rg_agent *agent)
 {
     for (uint32_t i = 0; i < agent->n_asks; i++) {
         const struct rg_agent_ask *ask = agent->asks[i];
-        char key[40], lease[40];
         if (ask->state != RG_ASK_WAITING || agent->mirror.revision < ask->written ||
             rg_pool_mirror_request(&agent->mirror, ask->id))
             continue;
-        snprintf(key, sizeof key, "requests/%s", ask->id);
-        snprintf(lease, sizeof lease, "leases/%s", ask->lease[0] ? ask->lease : ask->id);
-        rg_etcd_call(
-            agent->etcd, "/v3/kv/txn",
-            json_pack("{s:[o, o], s:[o]}", "compare", rg_agent_compare(agent, 0, key),
-                      rg_agent_compare(agent, 0, lease), "success",
-                      rg_agent_put(agent, key, json_incref(ask->request), agent->membership.etcd_lease)),
-            put_again_done, agent);
+        rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                     json_pack("{s:[o, o], s:[o]}", "compare",
+                               rg_agent_compare(0, rg_agent_key(agent, "requests/%s", ask->id)),
+                               rg_agent_compare(
+                                   0, rg_agent_key(agent, "leases/%s", ask->lease[0] ? ask->lease : ask->id)),
+                               "success",
+                               rg_agent_put(rg_agent_key(agent, "requests/%s", ask->id),
+                                            json_incref(ask->request), agent->membership.etcd_lease)),
+                     put_again_done, agent);
     }
 }
 
@@ -201,7 +190,7 @@ static void look_crowded(struct rg_agent *agent)
                             rg_pool_mirror_request(&agent->mirror, ask->id);
         ask->counted = ask->counted || is_new;
         if (is_new && rg_ask_is_one_too_many(ask)) {
-            undo(ask);
+            rg_ask_undo(ask);
             rg_ask_refuse_one_too_many(ask); /* another takes its place in the list */
         } else {
             i++;

@@ -86,8 +86,9 @@ static void count(struct rg_agent *agent)
                               "granted_percent", (int)granted, "requests", (json_int_t)queue.requests, "gpus",
                               (json_int_t)queue.gpus, "longest", (json_int_t)queue.longest_s);
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, agent->history.changed, KEY),
-                           "success", rg_agent_put(agent, KEY, value, 0)),
+                 json_pack("{s:[o], s:[o]}", "compare",
+                           rg_agent_compare(agent->history.changed, rg_agent_key(agent, KEY)), "success",
+                           rg_agent_put(rg_agent_key(agent, KEY), value, 0)),
                  written, agent);
 }
 

@@ -33,16 +33,16 @@ json_t *rg_hold_granted(const struct rg_agent_ask *ask, const json_t *value)
 static void rewrite(struct rg_agent_ask *ask, const json_t *value, rg_etcd_done *done)
 {
     struct rg_agent *agent = ask->agent;
-    char key[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    json_t *put = rg_agent_put(agent, key, json_copy((json_t *)(uintptr_t)value), 0),
+    json_t *put = rg_agent_put(rg_agent_key(agent, "leases/%s", ask->lease),
+                               json_copy((json_t *)(uintptr_t)value), 0),
            *request = json_object_get(put, "request_put");
     (void)json_object_del(request, "lease");
     (void)json_object_set_new(request, "ignore_lease", json_true());
-    rg_etcd_call(
-        agent->etcd, "/v3/kv/txn",
-        json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, ask->changed, key), "success", put),
-        done, ask);
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:[o], s:[o]}", "compare",
+                           rg_agent_compare(ask->changed, rg_agent_key(agent, "leases/%s", ask->lease)),
+                           "success", put),
+                 done, ask);
 }
 
 static void look_at_lost(struct rg_agent_ask *ask);
@@ -66,11 +66,10 @@ static void left(void *data, enum rg_status status, const json_t *reply, const c
 static void remove_lease(struct rg_agent_ask *ask)
 {
     const struct rg_agent *agent = ask->agent;
-    char key[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, ask->changed, key), "success",
-                           rg_agent_remove(agent, key)),
+                 json_pack("{s:[o], s:[o]}", "compare",
+                           rg_agent_compare(ask->changed, rg_agent_key(agent, "leases/%s", ask->lease)),
+                           "success", rg_agent_remove(rg_agent_key(agent, "leases/%s", ask->lease))),
                  left, ask);
 }
 

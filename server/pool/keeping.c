@@ -8,15 +8,6 @@
  */
 #include "server/pool/agent.h"
 
-#include <stdio.h>
-
-static void take_back(const struct rg_agent_ask *ask)
-{
-    char key[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    rg_agent_undo(ask->agent, key);
-}
-
 static void kept(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
@@ -24,7 +15,7 @@ static void kept(void *data, enum rg_status status, const json_t *reply, const c
         rg_commit_finish(ask, ask->grant);
         return;
     }
-    take_back(ask);
+    rg_ask_undo_lease(ask);
     if (status == RG_OK)
         rg_ask_refuse_as(ask, "lease-gone",
                          "the lease was granted and has gone at this moment, as its server has; ask again");
@@ -39,7 +30,7 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
     struct rg_agent *agent = ask->agent;
     ask->etcd_lease = status == RG_OK ? rg_etcd_get_number(reply, "ID") : 0;
     if (!ask->etcd_lease || ask->socket < 0) {
-        take_back(ask);
+        rg_ask_undo_lease(ask);
         rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot grant GPUs now: %s; try again later", why);
         return;
     }
@@ -56,8 +47,5 @@ void rg_keeping_begin(struct rg_agent_ask *ask, const json_t *value)
     json_decref(ask->grant); /* which may be the value */
     ask->grant = own;
     ask->state = RG_ASK_ENDING;
-    rg_etcd_call(
-        ask->agent->etcd, "/v3/lease/grant",
-        json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)rg_json_get_number(ask->request, "seconds", 1))),
-        timed, ask);
+    rg_agent_get_time(ask->agent, rg_json_get_number(ask->request, "seconds", 1), timed, ask);
 }

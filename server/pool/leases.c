@@ -10,7 +10,6 @@
 #include "server/pool/agent.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,16 +53,14 @@ json_t *rg_leases_granted(const char *id, const json_t *value)
 void rg_leases_look_up(struct rg_agent_ask *ask, const json_t *question, rg_etcd_done *done)
 {
     const char *id = rg_json_get_text(question, "lease");
-    char key[40];
     if (!rg_pool_is_id(id)) {
         rg_ask_refuse_as(ask, "lease-id", "an id of a lease has 16 hexadecimal digits in lower case");
         return;
     }
     memcpy(ask->lease, id, sizeof ask->lease - 3);
-    snprintf(key, sizeof key, "leases/%s", id);
     ask->state = RG_ASK_ENDING;
     rg_etcd_call(ask->agent->etcd, "/v3/kv/range",
-                 json_pack("{s:o}", "key", rg_agent_key(ask->agent, "%s", key)), done, ask);
+                 json_pack("{s:o}", "key", rg_agent_key(ask->agent, "leases/%s", id)), done, ask);
 }
 
 json_t *rg_leases_looked_up(struct rg_agent_ask *ask, enum rg_status status, const json_t *reply,
@@ -119,13 +116,12 @@ static void released(void *data, enum rg_status status, const json_t *reply, con
 static void release(struct rg_agent_ask *ask)
 {
     const struct rg_agent *agent = ask->agent;
-    char key[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
     ask->tries++;
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:[o], s:[o], s:[{s:{s:o}}]}", "compare",
-                           rg_agent_compare(agent, ask->changed, key), "success", rg_agent_remove(agent, key),
-                           "failure", "request_range", "key", rg_agent_key(agent, "%s", key)),
+                           rg_agent_compare(ask->changed, rg_agent_key(agent, "leases/%s", ask->lease)),
+                           "success", rg_agent_remove(rg_agent_key(agent, "leases/%s", ask->lease)),
+                           "failure", "request_range", "key", rg_agent_key(agent, "leases/%s", ask->lease)),
                  released, ask);
 }
 
@@ -181,13 +177,13 @@ void rg_leases_release(struct rg_agent_ask *ask, const json_t *question)
 void rg_leases_bind(struct rg_agent_ask *ask, json_t *value, rg_etcd_done *done)
 {
     const struct rg_agent *agent = ask->agent;
-    char key[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:[o], s:[o], s:[{s:{s:o}}]}", "compare",
-                           rg_agent_compare(agent, ask->changed, key), "success",
-                           rg_agent_put(agent, key, json_incref(value), ask->etcd_lease), "failure",
-                           "request_range", "key", rg_agent_key(agent, "%s", key)),
+                           rg_agent_compare(ask->changed, rg_agent_key(agent, "leases/%s", ask->lease)),
+                           "success",
+                           rg_agent_put(rg_agent_key(agent, "leases/%s", ask->lease), json_incref(value),
+                                        ask->etcd_lease),
+                           "failure", "request_range", "key", rg_agent_key(agent, "leases/%s", ask->lease)),
                  done, ask);
 }
 
@@ -246,8 +242,7 @@ static void renew_timed(void *data, enum rg_status status, const json_t *reply, 
 static void renew_judged(struct rg_agent_ask *ask)
 {
     ask->state = RG_ASK_ENDING;
-    rg_etcd_call(ask->agent->etcd, "/v3/lease/grant",
-                 json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)ask->seconds)), renew_timed, ask);
+    rg_agent_get_time(ask->agent, ask->seconds, renew_timed, ask);
 }
 
 static void renew_found(void *data, enum rg_status status, const json_t *reply, const char *why)

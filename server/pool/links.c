@@ -125,17 +125,18 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    char key[40];
     ask->etcd_lease = rg_etcd_get_number(reply, "ID");
     if (status != RG_OK) {
         rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot be reached: %s; try again later", why);
         return;
     }
     (void)json_object_set_new(ask->request, "etcd_lease", rg_etcd_number(ask->etcd_lease));
-    snprintf(key, sizeof key, "links/%s", ask->id);
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, ask->changed, key), "success",
-                           rg_agent_put(agent, key, json_incref(ask->request), ask->etcd_lease)),
+                 json_pack("{s:[o], s:[o]}", "compare",
+                           rg_agent_compare(ask->changed, rg_agent_key(agent, "links/%s", ask->id)),
+                           "success",
+                           rg_agent_put(rg_agent_key(agent, "links/%s", ask->id), json_incref(ask->request),
+                                        ask->etcd_lease)),
                  written, ask);
 }
 
@@ -173,6 +174,5 @@ void rg_links_take(struct rg_agent_ask *ask, const json_t *question)
     ask->etcd_lease_before = before ? strtoll(rg_json_get_text(before->value, "etcd_lease"), NULL, 10) : 0;
     ask->request = json_pack("{s:s, s:s, s:I, s:o}", "user", ask->key, "machine", machine, "as_of",
                              (json_int_t)rg_agent_time(agent), "servers", servers);
-    rg_etcd_call(agent->etcd, "/v3/lease/grant", json_pack("{s:o}", "TTL", rg_etcd_number(KEPT_S)), timed,
-                 ask);
+    rg_agent_get_time(agent, KEPT_S, timed, ask);
 }

@@ -151,10 +151,8 @@ static void put_done(void *data, enum rg_status status, const json_t *reply, con
 static void put_everything(struct rg_agent *agent)
 {
     json_t *compare = json_array(), *puts = json_array();
-    char key[40];
-    snprintf(key, sizeof key, "servers/%s", agent->id);
-    json_array_append_new(puts,
-                          rg_agent_put(agent, key, rg_self_server(agent), agent->membership.etcd_lease));
+    json_array_append_new(puts, rg_agent_put(rg_agent_key(agent, "servers/%s", agent->id),
+                                             rg_self_server(agent), agent->membership.etcd_lease));
     rg_self_add_gpus(agent, compare, puts);
     rg_self_add_leases(agent, compare, puts);
     agent->membership.dirty = false;
@@ -200,7 +198,6 @@ static void version_done(void *data, enum rg_status status, const json_t *reply,
 static void join(struct rg_agent *agent)
 {
     struct rg_membership *membership = &agent->membership;
-    char ttl[16];
     membership->state = RG_MEMBER_JOINING;
     membership->sent_ns = rg_now_ns();
     if (!membership->version_known) {
@@ -210,8 +207,7 @@ static void join(struct rg_agent *agent)
     } else if (membership->etcd_lease) {
         put_everything(agent);
     } else {
-        snprintf(ttl, sizeof ttl, "%u", RG_AGENT_TTL_S);
-        rg_etcd_call(agent->etcd, "/v3/lease/grant", json_pack("{s:s}", "TTL", ttl), lease_done, agent);
+        rg_agent_get_time(agent, RG_AGENT_TTL_S, lease_done, agent);
     }
 }
 
@@ -276,13 +272,12 @@ static void write_done(void *data, enum rg_status status, const json_t *reply, c
 
 static void write_self(struct rg_agent *agent)
 {
-    char key[40];
-    snprintf(key, sizeof key, "servers/%s", agent->id);
     agent->membership.dirty = false;
     agent->membership.writing = true;
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:[o]}", "success",
-                           rg_agent_put(agent, key, rg_self_server(agent), agent->membership.etcd_lease)),
+                           rg_agent_put(rg_agent_key(agent, "servers/%s", agent->id), rg_self_server(agent),
+                                        agent->membership.etcd_lease)),
                  write_done, agent);
 }
 

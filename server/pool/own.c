@@ -213,7 +213,6 @@ static void free_shares(struct rg_agent *agent, const struct rg_pool_member *sel
     bool any = false;
     for (uint32_t i = 0; i < self->n_gpus; i++) {
         struct rg_pool_gpu left = *self->gpus[i];
-        char key[64];
         left.n_shares = 0;
         for (uint32_t j = 0; j < self->gpus[i]->n_shares; j++)
             if (!is_free(agent, self->gpus[i]->shares[j].lease))
@@ -221,21 +220,22 @@ static void free_shares(struct rg_agent *agent, const struct rg_pool_member *sel
         if (left.n_shares == self->gpus[i]->n_shares)
             continue;
         any = true;
-        snprintf(key, sizeof key, "servers/%s/gpus/%u", agent->id, left.index);
-        json_array_append_new(compare, rg_agent_compare(agent, left.changed, key));
         json_array_append_new(
-            changes, rg_agent_put(agent, key, rg_pool_gpu_json(&left), agent->membership.etcd_lease));
+            compare,
+            rg_agent_compare(left.changed, rg_agent_key(agent, "servers/%s/gpus/%u", agent->id, left.index)));
+        json_array_append_new(changes,
+                              rg_agent_put(rg_agent_key(agent, "servers/%s/gpus/%u", agent->id, left.index),
+                                           rg_pool_gpu_json(&left), agent->membership.etcd_lease));
     }
     for (uint32_t i = 0; i < agent->own.n; i++) {
         const struct rg_own_lease *lease = agent->own.leases[i];
         const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
-        char key[40];
         if (!lease->here || !held || !is_free(agent, lease->id))
             continue;
-        snprintf(key, sizeof key, "leases/%s", lease->id);
         /* its client may come back to it at this moment */
-        json_array_append_new(compare, rg_agent_compare(agent, held->changed, key));
-        json_array_append_new(changes, rg_agent_remove(agent, key));
+        json_array_append_new(compare,
+                              rg_agent_compare(held->changed, rg_agent_key(agent, "leases/%s", lease->id)));
+        json_array_append_new(changes, rg_agent_remove(rg_agent_key(agent, "leases/%s", lease->id)));
     }
     if (!any) {
         json_decref(compare);

@@ -120,14 +120,15 @@ static bool add_change(const struct rg_agent *agent, const struct rg_pool_member
     for (uint32_t i = 0; i < member->n_gpus; i++) {
         struct rg_pool_gpu gpu = *member->gpus[i];
         const uint64_t held = rg_pool_gpu_held(&gpu);
-        char key[64];
         if (!change_gpu(&gpu, change))
             continue;
         if (rg_pool_gpu_held(&gpu) > held && rg_pool_gpu_held(&gpu) > gpu.memory)
             return false;
-        snprintf(key, sizeof key, "servers/%s/gpus/%u", member->id, gpu.index);
-        json_array_append_new(compare, rg_agent_compare(agent, gpu.changed, key));
-        json_array_append_new(puts, rg_agent_put(agent, key, rg_pool_gpu_json(&gpu), member->etcd_lease));
+        json_array_append_new(compare, rg_agent_compare(gpu.changed, rg_agent_key(agent, "servers/%s/gpus/%u",
+                                                                                  member->id, gpu.index)));
+        json_array_append_new(puts,
+                              rg_agent_put(rg_agent_key(agent, "servers/%s/gpus/%u", member->id, gpu.index),
+                                           rg_pool_gpu_json(&gpu), member->etcd_lease));
     }
     return json_array_size(puts) > 0;
 }
@@ -164,7 +165,6 @@ void rg_preemption_propose(struct rg_agent *agent, const struct rg_picture *pict
     const struct rg_pool_lease *first = &picture->leases[outcome->suspend[proposal->first]];
     const struct rg_pool_member *member = picture->members[picture->devices[first->parts->device].server];
     json_t *compare = json_array(), *puts = json_array();
-    char key[40];
     for (uint32_t i = 0; i < n; i++)
         leases[i] = picture->leases[outcome->suspend[proposal->first + i]].id;
     const struct change change = change_to(agent, RG_POOL_SHARE_SUSPENDING, leases, n);
@@ -173,10 +173,10 @@ void rg_preemption_propose(struct rg_agent *agent, const struct rg_picture *pict
         json_decref(puts);
         return;
     }
-    snprintf(key, sizeof key, "requests/%s", request->id);
-    json_array_append_new(compare, rg_agent_compare(agent, request->changed, key));
-    snprintf(key, sizeof key, "servers/%s", member->id);
-    json_array_append_new(compare, rg_agent_compare(agent, member->changed, key));
+    json_array_append_new(
+        compare, rg_agent_compare(request->changed, rg_agent_key(agent, "requests/%s", request->id)));
+    json_array_append_new(compare,
+                          rg_agent_compare(member->changed, rg_agent_key(agent, "servers/%s", member->id)));
     const char *name = rg_json_get_text(request->value, "name");
     rg_info("%u lease%s on %s to be suspended for the request %s of %s", n, n == 1 ? " is" : "s are",
             member->address ? member->address : member->id, request->id, *name ? name : "somebody");

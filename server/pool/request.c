@@ -11,24 +11,21 @@
 #include "common/base/clock.h"
 #include "server/pool/agent.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define TRIES_MAX 4u /* of a grant at once, until it has a place in the queue */
 
-static void undo_request(const struct rg_agent_ask *ask)
+void rg_ask_undo_lease(const struct rg_agent_ask *ask)
 {
-    char key[40];
-    snprintf(key, sizeof key, "requests/%s", ask->id);
-    rg_agent_undo(ask->agent, key);
+    rg_agent_undo(ask->agent, rg_agent_key(ask->agent, "leases/%s", ask->lease));
 }
 
-static void undo_lease(const struct rg_agent_ask *ask)
+void rg_ask_undo(const struct rg_agent_ask *ask)
 {
-    char key[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    rg_agent_undo(ask->agent, key);
+    rg_agent_undo(ask->agent, rg_agent_key(ask->agent, "requests/%s", ask->id));
+    if (ask->unsure && !ask->chosen)
+        rg_ask_undo_lease(ask);
 }
 
 void rg_ask_leave(struct rg_agent_ask *ask)
@@ -38,9 +35,7 @@ void rg_ask_leave(struct rg_agent_ask *ask)
     case RG_ASK_AGAIN:
         break;
     case RG_ASK_WAITING:
-        undo_request(ask);
-        if (ask->unsure && !ask->chosen)
-            undo_lease(ask);
+        rg_ask_undo(ask);
         break;
     case RG_ASK_HOLDING:
         rg_hold_give_back(ask);
@@ -101,9 +96,7 @@ static void queued(void *data, enum rg_status status, const json_t *reply, const
     ask->state = RG_ASK_WAITING;
     rg_agent_changed(ask->agent); /* the watch may have been faster, and been looked at without it */
     if (status != RG_OK) {
-        undo_request(ask); /* it may have arrived */
-        if (ask->unsure && !ask->chosen)
-            undo_lease(ask);
+        rg_ask_undo(ask); /* it may have arrived */
         rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot grant GPUs now: %s; try again later", why);
     } else if (!json_is_true(json_object_get(reply, "succeeded"))) {
         asked_before(ask, reply);
@@ -141,23 +134,21 @@ void rg_ask_refuse_one_too_many(struct rg_agent_ask *ask)
 void rg_ask_queue(struct rg_agent_ask *ask)
 {
     struct rg_agent *agent = ask->agent;
-    char request[40], lease[40];
     /* of an id that its client has chosen, or of one whose transaction was not answered, the lease may be there */
     if (!ask->chosen && !ask->unsure && rg_ask_is_one_too_many(ask)) {
         rg_ask_refuse_one_too_many(ask);
         return;
     }
-    snprintf(request, sizeof request, "requests/%s", ask->id);
-    snprintf(lease, sizeof lease, "leases/%s", ask->id);
     ask->state = RG_ASK_QUEUEING;
-    rg_etcd_call(
-        agent->etcd, "/v3/kv/txn",
-        json_pack("{s:[o, o], s:[o], s:[{s:{s:o}}, {s:{s:o}}]}", "compare",
-                  rg_agent_compare(agent, 0, request), rg_agent_compare(agent, 0, lease), "success",
-                  rg_agent_put(agent, request, json_incref(ask->request), agent->membership.etcd_lease),
-                  "failure", "request_range", "key", rg_agent_key(agent, "%s", lease), "request_range", "key",
-                  rg_agent_key(agent, "%s", request)),
-        queued, ask);
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:[o, o], s:[o], s:[{s:{s:o}}, {s:{s:o}}]}", "compare",
+                           rg_agent_compare(0, rg_agent_key(agent, "requests/%s", ask->id)),
+                           rg_agent_compare(0, rg_agent_key(agent, "leases/%s", ask->id)), "success",
+                           rg_agent_put(rg_agent_key(agent, "requests/%s", ask->id),
+                                        json_incref(ask->request), agent->membership.etcd_lease),
+                           "failure", "request_range", "key", rg_agent_key(agent, "leases/%s", ask->id),
+                           "request_range", "key", rg_agent_key(agent, "requests/%s", ask->id)),
+                 queued, ask);
 }
 
 void rg_ask_go(struct rg_agent_ask *ask)

@@ -128,12 +128,14 @@ void rg_self_add_gpus(struct rg_agent *agent, json_t *compare, json_t *puts)
     static struct rg_driver driver;
     (void)rg_board_driver(agent->board, &driver);
     for (uint32_t i = 0; i < driver.n_devices; i++) {
-        char key[64];
         int64_t changed = 0;
         json_t *value = gpu_json(agent, &driver.devices[i], &changed);
-        snprintf(key, sizeof key, "servers/%s/gpus/%u", agent->id, driver.devices[i].ordinal);
-        json_array_append_new(compare, rg_agent_compare(agent, changed, key));
-        json_array_append_new(puts, rg_agent_put(agent, key, value, agent->membership.etcd_lease));
+        json_array_append_new(compare,
+                              rg_agent_compare(changed, rg_agent_key(agent, "servers/%s/gpus/%u", agent->id,
+                                                                     driver.devices[i].ordinal)));
+        json_array_append_new(puts, rg_agent_put(rg_agent_key(agent, "servers/%s/gpus/%u", agent->id,
+                                                              driver.devices[i].ordinal),
+                                                 value, agent->membership.etcd_lease));
     }
 }
 
@@ -145,14 +147,13 @@ void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts)
         /* what the monitor has told of it says neither who holds it nor that it is kept */
         json_t *value = held ? held->value : lease->value;
         const json_t *first = json_array_get(json_object_get(value, "gpus"), 0);
-        char key[40];
         if (!value || json_is_true(json_object_get(value, "kept")) ||
             (!held && lease->sessions == 0 && !is_from_before(agent, lease)) ||
             strcmp(rg_json_get_text(first, "server"), agent->id) != 0)
             continue;
-        snprintf(key, sizeof key, "leases/%s", lease->id);
-        json_array_append_new(compare, rg_agent_compare(agent, held ? held->changed : 0, key));
-        json_array_append_new(puts,
-                              rg_agent_put(agent, key, json_incref(value), agent->membership.etcd_lease));
+        json_array_append_new(
+            compare, rg_agent_compare(held ? held->changed : 0, rg_agent_key(agent, "leases/%s", lease->id)));
+        json_array_append_new(puts, rg_agent_put(rg_agent_key(agent, "leases/%s", lease->id),
+                                                 json_incref(value), agent->membership.etcd_lease));
     }
 }

@@ -201,15 +201,15 @@ static void written(void *data, enum rg_status status, const json_t *reply, cons
 static void write_usage(struct rg_agent *agent)
 {
     const struct rg_pool_entry *own = rg_pool_mirror_usage(&agent->mirror, agent->id);
-    char key[40];
     agent->usage.writing = true;
     agent->usage.dirty = agent->usage.hurried = false;
     agent->usage.written_ns = rg_now_ns();
-    snprintf(key, sizeof key, "usage/%s", agent->id);
-    rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, own ? own->changed : 0, key),
-                           "success", rg_agent_put(agent, key, value_of(agent), 0)),
-                 written, agent);
+    rg_etcd_call(
+        agent->etcd, "/v3/kv/txn",
+        json_pack("{s:[o], s:[o]}", "compare",
+                  rg_agent_compare(own ? own->changed : 0, rg_agent_key(agent, "usage/%s", agent->id)),
+                  "success", rg_agent_put(rg_agent_key(agent, "usage/%s", agent->id), value_of(agent), 0)),
+        written, agent);
 }
 
 /* --- what servers have left behind --------------------------------------------------------------------------------------- */
@@ -248,17 +248,16 @@ static const struct rg_pool_entry *orphan_of(const struct rg_agent *agent)
 static void take_over(struct rg_agent *agent, const struct rg_pool_entry *orphan)
 {
     const struct rg_pool_entry *own = rg_pool_mirror_usage(&agent->mirror, agent->id);
-    char key[40], theirs[40];
-    snprintf(key, sizeof key, "usage/%s", agent->id);
-    snprintf(theirs, sizeof theirs, "usage/%s", orphan->id);
     add_value(agent, orphan->value);
     agent->usage.writing = true;
-    rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o, o], s:[o, o]}", "compare",
-                           rg_agent_compare(agent, own ? own->changed : 0, key),
-                           rg_agent_compare(agent, orphan->changed, theirs), "success",
-                           rg_agent_put(agent, key, value_of(agent), 0), rg_agent_remove(agent, theirs)),
-                 taken_over, agent);
+    rg_etcd_call(
+        agent->etcd, "/v3/kv/txn",
+        json_pack("{s:[o, o], s:[o, o]}", "compare",
+                  rg_agent_compare(own ? own->changed : 0, rg_agent_key(agent, "usage/%s", agent->id)),
+                  rg_agent_compare(orphan->changed, rg_agent_key(agent, "usage/%s", orphan->id)), "success",
+                  rg_agent_put(rg_agent_key(agent, "usage/%s", agent->id), value_of(agent), 0),
+                  rg_agent_remove(rg_agent_key(agent, "usage/%s", orphan->id))),
+        taken_over, agent);
 }
 
 /* --- looking ------------------------------------------------------------------------------------------------------------- */
