@@ -150,9 +150,7 @@ enum rg_status rg_store_close_sessions(struct rg_store *store, bool own, char *w
     uint64_t runs[RUNS_AT_ONCE];
     int n = 0;
     sqlite3_stmt *statement = NULL;
-    enum rg_status status = rg_store_begin(store, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_store_begin(store, why, why_size));
     int code = sqlite3_prepare_v2(store->db, "SELECT DISTINCT run FROM session WHERE ended = 0", -1,
                                   &statement, NULL);
     while (code == SQLITE_OK && n < RUNS_AT_ONCE && (code = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -164,11 +162,11 @@ enum rg_status rg_store_close_sessions(struct rg_store *store, bool own, char *w
     sqlite3_finalize(statement);
     if (code != SQLITE_OK && code != SQLITE_DONE)
         return fail(store, code, why, why_size);
-    for (int i = 0; i < n && status == RG_OK; i++) {
+    for (int i = 0; i < n; i++) {
         sqlite3_bind_int64(store->statements[RG_STORE_CLOSE], 1, (sqlite3_int64)runs[i]);
-        status = finish(store, store->statements[RG_STORE_CLOSE], why, why_size);
+        RG_TRY(finish(store, store->statements[RG_STORE_CLOSE], why, why_size));
     }
-    return status == RG_OK ? rg_store_commit(store, why, why_size) : status;
+    return rg_store_commit(store, why, why_size);
 }
 
 static int note_clock(struct rg_store *store, int64_t now, bool *believed)

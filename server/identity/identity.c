@@ -180,24 +180,20 @@ static enum rg_status open_all(struct rg_identity_store *store, char *why, size_
 {
     char path[4096];
     bool changed;
-    enum rg_status status = rg_operator_check_settings(&store->settings, why, why_size);
-    if (status == RG_OK && !store->settings.state_dir)
-        status = rg_identity_state_dir(path, sizeof path, why, why_size);
-    if (status == RG_OK)
-        status = rg_state_open(&store->state, store->settings.state_dir ? store->settings.state_dir : path,
-                               true, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_operator_check_settings(&store->settings, why, why_size));
+    if (!store->settings.state_dir)
+        RG_TRY(rg_identity_state_dir(path, sizeof path, why, why_size));
+    RG_TRY(rg_state_open(&store->state, store->settings.state_dir ? store->settings.state_dir : path, true,
+                         why, why_size));
     store->is_own = !store->settings.ca_file;
     if (store->is_own)
         rg_names_canonical(store->canonical, sizeof store->canonical);
-    status = store->is_own ? reload_own(store, true, &changed, why, why_size)
-                           : reload_operator(store, &changed, why, why_size);
-    if (status == RG_OK && !rg_watch_open(&store->watch, store->state.path)) {
-        rg_explain(why, why_size, "changes of %s cannot be watched: %s", store->state.path, strerror(errno));
-        status = RG_ERR_IO;
-    }
-    return status;
+    RG_TRY(store->is_own ? reload_own(store, true, &changed, why, why_size)
+                         : reload_operator(store, &changed, why, why_size));
+    if (!rg_watch_open(&store->watch, store->state.path))
+        return RG_FAILED(RG_ERR_IO, why, why_size, "changes of %s cannot be watched: %s", store->state.path,
+                         strerror(errno));
+    return RG_OK;
 }
 
 enum rg_status rg_identity_open(const struct rg_identity_settings *settings, struct rg_identity_store **store,

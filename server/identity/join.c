@@ -178,25 +178,28 @@ static enum rg_status find_token(const struct rg_identity_store *store,
         "of another server; ask the server's operator for a new one");
 }
 
+/* With the lock. */
+static enum rg_status join(struct rg_identity_store *store, const uint8_t *secret, const uint8_t *public_key,
+                           struct rg_identity_grant *grant, char *why, size_t why_size)
+{
+    struct rg_token token;
+    RG_TRY(find_token(store, secret, &token, why, why_size));
+    /* no serial number is in question: of the name alone */
+    RG_TRY(rg_revoked_check(&store->state, token.user, NULL, 0, why, why_size));
+    return use_token(store, &token, public_key, grant, why, why_size);
+}
+
 enum rg_status rg_identity_join(struct rg_identity_store *store, const uint8_t secret[RG_IDENTITY_SECRET],
                                 const uint8_t public_key[RG_IDENTITY_PUBLIC_KEY],
                                 struct rg_identity_grant *grant, char *why, size_t why_size)
 {
     struct rg_token token;
     memset(grant, 0, sizeof *grant);
-    enum rg_status status = check_request(store, public_key, why, why_size);
+    RG_TRY(check_request(store, public_key, why, why_size));
     /* before the lock: strangers, whose tokens there are not, are not to keep the server waiting for it */
-    if (status == RG_OK)
-        status = find_token(store, secret, &token, why, why_size);
-    if (status == RG_OK)
-        status = rg_state_lock(&store->state, why, why_size);
-    if (status != RG_OK)
-        return status;
-    status = find_token(store, secret, &token, why, why_size);
-    if (status == RG_OK) /* no serial number is in question: of the name alone */
-        status = rg_revoked_check(&store->state, token.user, NULL, 0, why, why_size);
-    if (status == RG_OK)
-        status = use_token(store, &token, public_key, grant, why, why_size);
+    RG_TRY(find_token(store, secret, &token, why, why_size));
+    RG_TRY(rg_state_lock(&store->state, why, why_size));
+    const enum rg_status status = join(store, secret, public_key, grant, why, why_size);
     rg_state_unlock(&store->state);
     if (status != RG_OK)
         memset(grant, 0, sizeof *grant);
@@ -217,24 +220,27 @@ static enum rg_status check_pace(const struct rg_identity_store *store, const st
                      "'%s' has got %u certificates within a minute; try again later", user->name, n);
 }
 
+/* With the lock. The user is loaded, also where it fails. */
+static enum rg_status renew(struct rg_identity_store *store, const char *name, const uint8_t *serial,
+                            size_t serial_size, const uint8_t *public_key, struct rg_user *user,
+                            struct rg_identity_grant *grant, char *why, size_t why_size)
+{
+    struct rg_identity_limits limits;
+    RG_TRY(rg_identity_check(store, name, serial, serial_size, &limits, NULL, why, why_size));
+    RG_TRY(rg_user_load(&store->state, name, user, why, why_size));
+    RG_TRY(check_pace(store, user, why, why_size));
+    return give(store, user, public_key, grant, why, why_size);
+}
+
 enum rg_status rg_identity_renew(struct rg_identity_store *store, const char *name, const uint8_t *serial,
                                  size_t serial_size, const uint8_t public_key[RG_IDENTITY_PUBLIC_KEY],
                                  struct rg_identity_grant *grant, char *why, size_t why_size)
 {
-    struct rg_identity_limits limits;
     struct rg_user user = {0};
-    enum rg_status status = check_request(store, public_key, why, why_size);
-    if (status == RG_OK)
-        status = rg_state_lock(&store->state, why, why_size);
-    if (status != RG_OK)
-        return status;
-    status = rg_identity_check(store, name, serial, serial_size, &limits, NULL, why, why_size);
-    if (status == RG_OK)
-        status = rg_user_load(&store->state, name, &user, why, why_size);
-    if (status == RG_OK)
-        status = check_pace(store, &user, why, why_size);
-    if (status == RG_OK)
-        status = give(store, &user, public_key, grant, why, why_size);
+    RG_TRY(check_request(store, public_key, why, why_size));
+    RG_TRY(rg_state_lock(&store->state, why, why_size));
+    const enum rg_status status =
+        renew(store, name, serial, serial_size, public_key, &user, grant, why, why_size);
     rg_user_fini(&user);
     rg_state_unlock(&store->state);
     if (status != RG_OK)
