@@ -31,8 +31,8 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
 {
     RG_TRY(rg_call_allowed(0));
     const bool orphan = rg_handle_orphaned(RG_KIND_EVENT, (uint64_t)hEvent); /* it went with its context */
-    if (!orphan && !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (!orphan)
+        RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)hEvent, CUDA_ERROR_INVALID_HANDLE));
     rg_capture_forget_event(hEvent);
     rg_timeline_forget_event(hEvent);
     const CUresult status = orphan ? CUDA_SUCCESS : rg_op_cuEventDestroy_v2(hEvent);

@@ -87,11 +87,9 @@ static CUresult check_stream(CUstream stream, uint64_t context)
 {
     if (rg_stream_is_default(stream))
         return CUDA_SUCCESS;
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
-    if (shadow && atomic_load_explicit(&shadow->orphan, memory_order_relaxed))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return shadow && rg_context_owner(shadow->stream.context) == context ? CUDA_SUCCESS
-                                                                         : CUDA_ERROR_INVALID_HANDLE;
+    const struct rg_shadow *shadow;
+    RG_TRY(rg_handle_live(RG_KIND_STREAM, (uint64_t)stream, &shadow));
+    return rg_context_owner(shadow->stream.context) == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /*
@@ -185,8 +183,9 @@ static CUresult check_events(uint64_t context, unsigned n, const CUlaunchAttribu
     for (unsigned i = 0; i < n; i++) {
         if (rg_launch_attribute_kind(attributes[i].id) != RG_LAUNCH_ATTRIBUTE_EVENT)
             continue;
-        const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event_of(&attributes[i]));
-        if (!shadow || shadow->event.context != context)
+        const struct rg_shadow *shadow;
+        RG_TRY(rg_handle_live(RG_KIND_EVENT, (uint64_t)event_of(&attributes[i]), &shadow));
+        if (shadow->event.context != context)
             return CUDA_ERROR_INVALID_HANDLE;
     }
     return CUDA_SUCCESS;

@@ -68,9 +68,13 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
     const bool orphan = rg_handle_orphaned(RG_KIND_STREAM, (uint64_t)hStream);
-    RG_TRY(rg_call_allowed(orphan ? 0 : RG_TRAIT_CONTEXT));
-    if (!rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream))
+    RG_TRY(rg_call_allowed(0));
+    if (rg_stream_is_default(hStream))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!orphan) {
+        RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE));
+        RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    }
     rg_prealloc_give_back_stream(hStream);
     if (!orphan) /* else it went with its context; where this fails, the worker may still have it */
         RG_TRY(rg_op_cuStreamDestroy_v2(hStream));
@@ -102,10 +106,10 @@ CUresult cuStreamQuery(CUstream hStream)
 /* What is known of `stream`; the default streams belong to the current context. */
 static CUresult describe(CUstream stream, const void *out, struct rg_stream *known)
 {
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    stream = rg_effective_stream(stream);
+    RG_TRY(rg_call_allowed(rg_stream_is_default(stream) ? RG_TRAIT_CONTEXT : 0));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    stream = rg_effective_stream(stream);
     if (rg_stream_is_default(stream)) {
         *known = (struct rg_stream){.context = rg_context_current_handle(), .id = (uintptr_t)stream};
         if (stream == CU_STREAM_PER_THREAD)

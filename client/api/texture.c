@@ -154,7 +154,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 CUresult cuTexObjectDestroy(CUtexObject texObject)
 {
     struct object object;
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(rg_call_allowed(0));
     return find(texObject, false, true, &object) ? rg_op_cuTexObjectDestroy(texObject)
                                                  : CUDA_ERROR_INVALID_VALUE;
 }
@@ -162,7 +162,7 @@ CUresult cuTexObjectDestroy(CUtexObject texObject)
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 {
     struct object object;
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(rg_call_allowed(0));
     return find(surfObject, true, true, &object) ? rg_op_cuSurfObjectDestroy(surfObject)
                                                  : CUDA_ERROR_INVALID_VALUE;
 }

@@ -3,6 +3,7 @@
  */
 #include "client/core/handle.h"
 
+#include "common/cuda/errors.h"
 #include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
@@ -103,10 +104,13 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle)
 }
 
 /* What may be said of an object by its shadow, NULL if there is none. */
-static CUresult state_of(const struct rg_shadow *shadow, CUresult unknown)
+static CUresult state_of(enum rg_kind kind, uint64_t handle, const struct rg_shadow *shadow, CUresult unknown)
 {
     if (!shadow)
-        return unknown;
+        return kind == RG_KIND_STREAM || kind == RG_KIND_EVENT || kind == RG_KIND_ARRAY ||
+                       kind == RG_KIND_MIPMAP
+                   ? rg_cuda_no_object((const void *)(uintptr_t)handle)
+                   : unknown;
     return atomic_load_explicit(&shadow->orphan, memory_order_relaxed) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                                        : CUDA_SUCCESS;
 }
@@ -118,13 +122,13 @@ CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown)
     const struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
     if (!shadow && kind == RG_KIND_FUNCTION)
         shadow = rg_handle_shadow(RG_KIND_KERNEL, handle);
-    return state_of(shadow, unknown);
+    return state_of(kind, handle, shadow, unknown);
 }
 
 CUresult rg_handle_live(enum rg_kind kind, uint64_t handle, const struct rg_shadow **shadow)
 {
     *shadow = rg_handle_shadow(kind, handle);
-    return state_of(*shadow, CUDA_ERROR_INVALID_HANDLE);
+    return state_of(kind, handle, *shadow, CUDA_ERROR_INVALID_HANDLE);
 }
 
 bool rg_handle_known(enum rg_kind kind, uint64_t handle)

@@ -182,7 +182,7 @@ CUresult rg_handle_live(enum rg_kind kind, uint64_t handle, const struct rg_shad
 void rg_handle_orphan_context(uint64_t context);
 /** Whether that is so of this handle. */
 bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle);
-/** CUDA_SUCCESS for what a call may name; else that the context of what was named is gone, or `unknown`. */
+/** CUDA_SUCCESS for what a call may name; else that the context of what was named is gone, `unknown`, or what is said of ended streams, events and arrays (rg_cuda_no_object). */
 CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown);
 /** Ends a call that makes an object by the name `handle`: with success *out, a handle's type, is that; else it is dropped. Returns `status`. */
 CUresult rg_handle_made(enum rg_kind kind, uint64_t handle, CUresult status, void *out);

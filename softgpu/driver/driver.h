@@ -76,8 +76,8 @@ void sg_handle_add(struct sg_object *object, enum sg_kind kind, struct sg_contex
 /** Whether the life of the context that the object, which belongs to one, was made in lasts. */
 bool sg_object_lives(const struct sg_object *object);
 /**
- * The object that `handle` names, with a reference, if it belongs to a context that lives: else
- * CUDA_ERROR_INVALID_HANDLE or CUDA_ERROR_CONTEXT_IS_DESTROYED.
+ * The stream, event, array or mipmapped array that `handle` names, with a reference, if it belongs to a context that lives: else
+ * CUDA_ERROR_INVALID_HANDLE or CUDA_ERROR_CONTEXT_IS_DESTROYED (rg_cuda_no_object).
  */
 CUresult sg_handle_get_living(const void *handle, enum sg_kind kind, void **object);
 /** The live object that `handle` names, with a reference taken, or NULL. */

@@ -3,6 +3,7 @@
  * stream had then, and a stream that waits for it joins the capture. See capture.c.
  */
 #include "common/base/status.h"
+#include "common/cuda/errors.h"
 #include "common/cuda/graph/capture.h"
 
 #include <stdlib.h>
@@ -62,7 +63,7 @@ CUresult rg_capture_note_event(CUevent event, struct rg_graph_node *node, unsign
     CUgraphEdgeData data = {.from_port = port, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
     const struct rg_capture_nodes nodes = {&node, &data, 1};
     if (!rg_graph_backend_event_known(event))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_cuda_no_object(event);
     RG_TRY(rg_capture_enter(stream, &place));
     CUresult result = set_event(event, place.capture, &nodes);
     pthread_mutex_unlock(&rg_graph_lock);
@@ -78,7 +79,7 @@ bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult 
         return false;
     }
     if (!rg_graph_backend_event_known(event)) {
-        *result = CUDA_ERROR_INVALID_HANDLE;
+        *result = rg_cuda_no_object(event);
         return true;
     }
     if (flags & CU_EVENT_RECORD_EXTERNAL) {

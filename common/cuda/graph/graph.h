@@ -50,7 +50,7 @@ struct rg_graph_work {
     _Atomic unsigned references;
     CUgraphNodeParams params;
     CUcontext context; /* it belongs to */
-    bool cooperative;
+    int cooperative;   /* as it was set; all but 0 is the same */
     int priority;
     unsigned n_attributes; /* of a kernel, but the two above */
     CUlaunchAttribute attributes[RG_GRAPH_ATTRIBUTES_MAX];

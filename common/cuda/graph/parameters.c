@@ -3,6 +3,7 @@
  */
 #include "common/cuda/graph/call.h"
 
+#include <limits.h>
 #include <stddef.h>
 
 static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, CUgraphNodeParams *params)
@@ -165,6 +166,17 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
     return get_attribute(node->work, attribute, value);
 }
 
+/* As NVIDIA's driver has it (docs/software-device.md, "Where documents are silent or disagree"). Without a context, of any device. */
+static bool window_is_good(const CUaccessPolicyWindow *window)
+{
+    CUdevice device;
+    int most = INT_MAX;
+    if (cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        (void)cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, device);
+    return window->num_bytes <= (size_t)most && window->hitRatio >= 0 && window->hitRatio <= 1 &&
+           window->missProp != CU_ACCESS_PROPERTY_PERSISTING;
+}
+
 /* What the node does is shared with copies of the graph: it gets one of its own before it changes. */
 static CUresult own_work(CUgraphNode handle, const void *given)
 {
@@ -186,11 +198,13 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
     if (attribute != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY &&
         !kept(attribute))
         return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !window_is_good(&value->accessPolicyWindow))
+        return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(own_work(handle, value));
     RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     if (attribute == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
-        node->work->cooperative = value->cooperative != 0;
+        node->work->cooperative = value->cooperative;
     } else if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
         node->work->priority = value->priority;
     } else {

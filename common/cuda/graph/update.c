@@ -58,7 +58,7 @@ static CUgraphExecUpdateResult allowed(const struct rg_graph_work *from, const s
     case CU_GRAPH_NODE_TYPE_KERNEL:
         if (from->context != to->context)
             return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-        if (from->cooperative != to->cooperative || (priorities && from->priority != to->priority))
+        if (!from->cooperative != !to->cooperative || (priorities && from->priority != to->priority))
             return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
         break;
     case CU_GRAPH_NODE_TYPE_MEMCPY:

@@ -3,6 +3,7 @@
  * before anything is made of it. Any thread.
  */
 #include "common/base/status.h"
+#include "common/cuda/errors.h"
 #include "common/cuda/graph/graph.h"
 
 #define MEMOPS_MAX 256
@@ -135,8 +136,9 @@ static CUresult check_parameters(const CUgraphNodeParams *params)
         return params->host.fn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: /* both have the event first */
-        return rg_graph_backend_event_known(params->eventRecord.event) ? CUDA_SUCCESS
-                                                                       : CUDA_ERROR_INVALID_HANDLE;
+        return rg_graph_backend_event_known(params->eventRecord.event)
+                   ? CUDA_SUCCESS
+                   : rg_cuda_no_object(params->eventRecord.event);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         return params->free.dptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:

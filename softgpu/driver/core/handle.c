@@ -6,6 +6,7 @@
  */
 
 #include "common/base/log_limit.h"
+#include "common/cuda/errors.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/driver.h"
 
@@ -73,7 +74,7 @@ CUresult sg_handle_get_living(const void *handle, enum sg_kind kind, void **out)
 {
     struct sg_object *object = sg_handle_get(handle, kind);
     if (object == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_cuda_no_object(handle);
     if (!sg_object_lives(object)) {
         sg_release(object);
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;

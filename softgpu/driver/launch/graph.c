@@ -25,7 +25,7 @@ CUstream rg_graph_backend_stream(CUstream stream)
 bool rg_graph_backend_event_known(CUevent event)
 {
     SG_REF(struct sg_object) object = sg_handle_get(event, SG_KIND_EVENT);
-    return object != NULL;
+    return object != NULL && sg_object_lives(object);
 }
 
 CUkernel rg_graph_backend_kernel(CUfunction handle)

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "common/cuda/errors.h"
 #include "common/cuda/texel.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
@@ -157,7 +158,7 @@ CUresult cuArrayDestroy(CUarray handle)
     RG_TRY(result);
     sg_context_wait(array->object.context);
     if (!sg_handle_remove(handle, SG_KIND_ARRAY))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_cuda_no_object(handle);
     sg_range_free(array->base, SG_RANGE_ARRAY);
     result = (CUresult)atomic_load(&array->object.context->sticky);
     sg_release(&array->object); /* the handle's */

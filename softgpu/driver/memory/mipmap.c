@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "common/cuda/errors.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/range/range.h"
@@ -105,7 +106,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
     RG_TRY(result);
     sg_context_wait(mipmap->object.context);
     if (!sg_handle_remove(handle, SG_KIND_MIPMAP))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_cuda_no_object(handle);
     drop_levels(mipmap, true);
     result = (CUresult)atomic_load(&mipmap->object.context->sticky);
     sg_release(&mipmap->object); /* the handle's */

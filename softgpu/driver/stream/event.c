@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/cuda/errors.h"
 #include "common/cuda/graph/graph.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/behaviour/behave.h"
@@ -139,7 +140,7 @@ CUresult cuEventDestroy_v2(CUevent handle)
 {
     RG_TRY(sg_enter());
     if (!sg_handle_remove(handle, SG_KIND_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_cuda_no_object(handle);
     rg_capture_forget_event(handle);
     struct sg_event *event = (struct sg_event *)(void *)handle;
     CUresult result = (CUresult)atomic_load(&event->object.context->owner->sticky);

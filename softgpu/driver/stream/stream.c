@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "common/cuda/errors.h"
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/context/green.h"
@@ -32,10 +33,11 @@ static CUresult get(CUstream handle, bool any, struct sg_stream **out)
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
         return default_stream(handle == CU_STREAM_PER_THREAD, any, out);
     RG_TRY(sg_enter());
+    SG_REF(struct sg_object) known = sg_handle_get(handle, SG_KIND_STREAM);
+    if (known == NULL && sg_context_current() == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
     struct sg_stream *stream;
     CUresult result = sg_handle_get_living(handle, SG_KIND_STREAM, (void **)&stream);
-    if (result == CUDA_ERROR_INVALID_HANDLE && sg_context_current() == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
     RG_TRY(result);
     if (!any && (result = (CUresult)atomic_load(&stream->object.context->owner->sticky)) != CUDA_SUCCESS) {
         sg_release(&stream->object);
@@ -94,9 +96,10 @@ CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 CUresult cuStreamDestroy_v2(CUstream handle)
 {
     RG_TRY(sg_enter());
-    if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
-        !sg_handle_remove(handle, SG_KIND_STREAM))
+    if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!sg_handle_remove(handle, SG_KIND_STREAM))
+        return rg_cuda_no_object(handle);
     struct sg_stream *stream = (struct sg_stream *)(void *)handle;
     CUresult result = (CUresult)atomic_load(&stream->object.context->owner->sticky);
     sg_release(&stream->object);

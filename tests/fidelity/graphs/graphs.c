@@ -248,7 +248,12 @@ static void updates(void)
     printf("%d %d\n", (int)info.result, info.errorNode == clone[0]);
     fill.height = 1;
     TRY(cuGraphMemsetNodeSetParams(clone[0], &fill));
-    CUkernelNodeAttrValue value = {.cooperative = 1};
+    CUkernelNodeAttrValue value = {.cooperative = 2}, window = {.accessPolicyWindow.hitRatio = 1.5f};
+    TRY(cuGraphKernelNodeSetAttribute(clone[1], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
+    TRY(cuGraphKernelNodeGetAttribute(clone[1], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
+    printf("%d\n", value.cooperative);
+    TRY(cuGraphKernelNodeSetAttribute(clone[1], CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &window));
+    value.cooperative = 1;
     TRY(cuGraphKernelNodeSetAttribute(clone[1], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
     TRY(cuGraphExecUpdate_v2(x, g2, &info));
     printf("%d %d\n", (int)info.result, info.errorNode == clone[1]);

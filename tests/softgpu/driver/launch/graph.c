@@ -174,6 +174,44 @@ static CUgraphNode kernel_node(CUgraph graph, const CUgraphNode *dependencies, s
 }
 
 /* A ladder of branches: each waits for what the next one sets, and the last is set by one more. */
+Test(graph, attributes_of_kernels_are_checked)
+{
+    CUgraph graph;
+    CUdeviceptr d;
+    uint32_t n = 1, x = 1;
+    CUkernelNodeAttrValue value = {.cooperative = 2}, found;
+    int most;
+    start_device();
+    OK(cuMemAlloc_v2(&d, 4));
+    OK(cuGraphCreate(&graph, 0));
+    const CUgraphNode node = kernel_node(graph, NULL, 0, "add", (void *[]){&d, &n, &x});
+    OK(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
+    OK(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &found));
+    cr_assert_eq(found.cooperative, 2);
+    OK(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, 0));
+    const CUaccessPolicyWindow good = {.base_ptr = (void *)(uintptr_t)d,
+                                       .num_bytes = most < 4 ? (size_t)most : 4,
+                                       .hitRatio = 0.5f,
+                                       .hitProp = CU_ACCESS_PROPERTY_PERSISTING,
+                                       .missProp = CU_ACCESS_PROPERTY_STREAMING};
+    const CUlaunchAttributeID window = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+    value = (CUkernelNodeAttrValue){.accessPolicyWindow = good};
+    OK(cuGraphKernelNodeSetAttribute(node, window, &value));
+    value.accessPolicyWindow.num_bytes = (size_t)most + 1;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphKernelNodeSetAttribute(node, window, &value));
+    value.accessPolicyWindow = good;
+    value.accessPolicyWindow.hitRatio = -0.5f;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphKernelNodeSetAttribute(node, window, &value));
+    value.accessPolicyWindow.hitRatio = 1.5f;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphKernelNodeSetAttribute(node, window, &value));
+    value.accessPolicyWindow = good;
+    value.accessPolicyWindow.missProp = CU_ACCESS_PROPERTY_PERSISTING;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphKernelNodeSetAttribute(node, window, &value));
+    OK(cuGraphKernelNodeGetAttribute(node, window, &found));
+    cr_assert_float_eq(found.accessPolicyWindow.hitRatio, 0.5f, 1e-6);
+    OK(cuGraphDestroy(graph));
+}
+
 Test(graph, branches_run_at_the_same_time, .timeout = 60)
 {
     enum { BRANCHES = 6 };
@@ -436,6 +474,7 @@ Test(capture, what_cannot_be_captured_invalidates)
     OK(cuEventCreate(&event, 0));
     OK(cuEventCreate(&other, 0));
     EXPECT(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(a, &graph));
+    EXPECT(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(a, NULL));
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
            cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
 

@@ -404,7 +404,7 @@ Test(launch, attributes)
     OK(cuLaunchKernelEx(&config, small, NULL, NULL));
     OK(cuEventSynchronize(event));
     OK(cuEventDestroy(event));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernelEx(&config, small, NULL, NULL));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuLaunchKernelEx(&config, small, NULL, NULL));
     attribute.id = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE; /* of graphs alone */
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernelEx(&config, small, NULL, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(NULL, small, NULL, NULL));

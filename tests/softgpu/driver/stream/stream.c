@@ -80,8 +80,9 @@ Test(stream, destroyed_with_work_queued)
     volatile uint32_t *held = hold_stream(stream);
     launch_one("add", stream, (void *[]){&d, &n, &x});
     OK(cuStreamDestroy_v2(stream));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(stream));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy_v2(stream));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamQuery(stream));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemsetD32Async(d, 1, 1, stream));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamDestroy_v2(stream));
     release_stream(held);
     OK(cuCtxSynchronize());
     OK(cuMemcpyDtoH_v2(&out, d, 4));
@@ -142,7 +143,7 @@ Test(stream, questions)
     OK(cuStreamIsCapturing(stream, &capture));
     cr_assert_eq(capture, CU_STREAM_CAPTURE_STATUS_NONE);
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy_v2(NULL));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery((CUstream)0x5555));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamQuery((CUstream)0x5555));
 }
 
 Test(event, order_time_and_query)
@@ -178,7 +179,10 @@ Test(event, order_time_and_query)
     OK(cuEventRecord(untimed, a));
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime_v2(&ms, start, untimed));
     OK(cuEventDestroy_v2(end));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(end));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(end));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventRecord(end, a));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventDestroy_v2(end));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy_v2(NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&never, 64));
 }
 

@@ -34,6 +34,8 @@ Test(texture, objects)
     cr_expect_eq(how_back.filterMode, CU_TR_FILTER_MODE_LINEAR);
     OK(cuTexObjectDestroy(texture));
     OK(cuArrayDestroy(array));
+    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuArrayDestroy(array));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(NULL));
 }
 
 /* Arrays that were not made for them have surface objects, too. */
