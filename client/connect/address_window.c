@@ -50,10 +50,13 @@ static void find_gap(uint64_t *start, uint64_t *size)
     fclose(maps);
 }
 
-void rg_address_window_keep(unsigned session, unsigned part, uint64_t *start, uint64_t *size)
+void rg_address_window_keep(unsigned session, unsigned part, bool alone, uint64_t *start, uint64_t *size)
 {
     const uint64_t most = rg_under_valgrind() ? WATCHED : RG_ADDRESS_WINDOW_SIZE;
     *start = rg_address_window(part);
+    *size = RG_ADDRESS_WINDOW_ALONE;
+    if (alone && !rg_under_valgrind() && rg_map_reserve(session, *start, *size))
+        return;
     *size = most;
     for (int i = 0; i < TRIES; i++) {
         /* of more servers than there are places, the last get what is left where confined kernels can reach */

@@ -10,13 +10,15 @@
 #ifndef RG_CLIENT_CONNECT_ADDRESS_WINDOW_H
 #define RG_CLIENT_CONNECT_ADDRESS_WINDOW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
  * Keeps a window for the session with that number; `part`: of the windows that servers of one program have,
- * counted from 0. *size is 0 if there is no room for one. The thread that starts sessions.
+ * counted from 0; `alone`: it has one server, whose window is as large as there is room for. *size is 0 if there is
+ * no room for one. The thread that starts sessions.
  */
-void rg_address_window_keep(unsigned session, unsigned part, uint64_t *start, uint64_t *size);
+void rg_address_window_keep(unsigned session, unsigned part, bool alone, uint64_t *start, uint64_t *size);
 /** Keeps what drivers take by fixed addresses, as far as nothing of the program's is there. */
 void rg_address_window_keep_low(unsigned session);
 

@@ -92,7 +92,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     if (strstr(rg_conn_transport(session->conn), "unix"))
         choice = RG_TRANSPORT_TCP; /* nothing is nearer than this */
     if (!session->window_size)     /* else another of the alternatives was asked before */
-        rg_address_window_keep((unsigned)(session - rg_sessions), hello.client_hello.address_part,
+        rg_address_window_keep((unsigned)(session - rg_sessions), hello.client_hello.address_part, !wanted,
                                &session->window_start, &session->window_size);
     hello.client_hello.window_start = session->window_start;
     hello.client_hello.window_size = session->window_size;

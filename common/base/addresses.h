@@ -23,9 +23,13 @@
  */
 #define RG_ADDRESS_CONFINED_END (1ull << 46)
 
-/* A window of device addresses, and where the first one is if nothing else is there. */
+/*
+ * A window of device addresses, and where the first one is if nothing else is there. A program with one server has more: NVIDIA's driver
+ * reserves addresses for twice the GPU's memory for each memory pool.
+ */
 #define RG_ADDRESS_WINDOW_START 0x0000200000000000ull
 #define RG_ADDRESS_WINDOW_SIZE  (4ull << 40)
+#define RG_ADDRESS_WINDOW_ALONE (RG_ADDRESS_HOST_START - RG_ADDRESS_WINDOW_START)
 #define RG_ADDRESS_WINDOW_LEAST (1ull << 30)
 
 /*

@@ -93,8 +93,9 @@ static bool behaves_as_nvidia(void)
 }
 
 /*
- * Keeps device memory in the window that the client keeps free for it. The software device takes it by name,
- * unless it is to behave as other drivers do: these take what the kernel offers, and it offers nothing else.
+ * Keeps device memory in the window that the client keeps free for it. The software device takes it by name, and
+ * needs no larger one than it has without a server, unless it is to behave as other drivers do: these take what the kernel offers, and it
+ * offers nothing else.
  * A client of before there were windows names a part of the address space alone, as those of one client's
  * servers must not overlap.
  */
@@ -103,7 +104,9 @@ static void take_window(const struct rg_hello *hello, const struct rg_shape *sha
     const bool by_name = strcmp(hello->driver_kind, "soft") == 0 && !behaves_as_nvidia();
     const bool named = shape->window_size != 0;
     const uint64_t start = named ? shape->window_start : rg_address_window(shape->address_part);
-    const uint64_t size = named ? shape->window_size : RG_ADDRESS_WINDOW_SIZE;
+    const uint64_t size = named && (!by_name || shape->window_size < RG_ADDRESS_WINDOW_SIZE)
+                              ? shape->window_size
+                              : RG_ADDRESS_WINDOW_SIZE;
     char text[48];
     snprintf(text, sizeof text, "%#" PRIx64 "+%#" PRIx64, start, size);
     if (by_name && setenv("SOFTGPU_WINDOW", text, 1) != 0)

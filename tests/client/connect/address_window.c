@@ -57,11 +57,31 @@ Test(window, the_usual_place)
 {
     uint64_t start, size;
     const bool was_free = is_free(RG_ADDRESS_WINDOW_START, RG_ADDRESS_WINDOW_SIZE);
-    rg_address_window_keep(0, 0, &start, &size);
+    rg_address_window_keep(0, 0, false, &start, &size);
     expect_place(RG_ADDRESS_WINDOW_START, was_free, start, size);
     expect_kept(0, start, size);
     cr_assert(rg_map_reserve(0, start + 4096, 1ull << 30), "device memory there is as it should be");
     cr_assert(!rg_map_reserve(1, start + 4096, 1ull << 30), "but not another server's");
+}
+
+/* Of a program with one server: as much as there is up to the page-locked memory, or what servers of several have. */
+Test(window, of_one_server)
+{
+    uint64_t start, size, guest, guest_size;
+    const bool all_free = is_free(RG_ADDRESS_WINDOW_START, RG_ADDRESS_WINDOW_ALONE),
+               was_free = is_free(RG_ADDRESS_WINDOW_START, RG_ADDRESS_WINDOW_SIZE);
+    rg_address_window_keep(0, 0, true, &start, &size);
+    if (all_free) {
+        cr_assert_eq(start, RG_ADDRESS_WINDOW_START);
+        cr_assert_eq(size, RG_ADDRESS_WINDOW_ALONE);
+    } else {
+        expect_place(RG_ADDRESS_WINDOW_START, was_free, start, size);
+    }
+    expect_kept(0, start, size);
+    rg_address_window_keep(1, 1, false, &guest, &guest_size);
+    cr_assert_geq(guest_size, 1ull << 40, "one that comes later finds room");
+    cr_assert(guest >= start + size || guest + guest_size <= start);
+    expect_kept(1, guest, guest_size);
 }
 
 Test(window, of_several_servers)
@@ -70,7 +90,7 @@ Test(window, of_several_servers)
     for (unsigned i = 0; i < 6; i++) {
         const uint64_t usual = rg_address_window(i);
         const bool was_free = usual < RG_ADDRESS_CONFINED_END && is_free(usual, RG_ADDRESS_WINDOW_SIZE);
-        rg_address_window_keep(i, i, &start[i], &size[i]);
+        rg_address_window_keep(i, i, false, &start[i], &size[i]);
         expect_place(usual, was_free, start[i], size[i]);
         cr_assert(start[i] >= RG_ADDRESS_HOST_START + RG_ADDRESS_HOST_SIZE ||
                       start[i] + size[i] <= RG_ADDRESS_HOST_START,
@@ -86,7 +106,7 @@ Test(window, a_place_that_is_taken)
     uint64_t start, size;
     if (is_free(RG_ADDRESS_WINDOW_START, RG_ADDRESS_WINDOW_SIZE))
         cr_assert_neq(map(RG_ADDRESS_WINDOW_START + (1ull << 30), 4096, MAP_FIXED_NOREPLACE), MAP_FAILED);
-    rg_address_window_keep(0, 0, &start, &size);
+    rg_address_window_keep(0, 0, false, &start, &size);
     cr_assert_neq(start, RG_ADDRESS_WINDOW_START);
     cr_assert_geq(size, 1ull << 40);
     expect_kept(0, start, size);
@@ -122,7 +142,7 @@ Test(window, the_largest_gap)
 {
     uint64_t start, size;
     leave(0x234000000000, 8ull << 30);
-    rg_address_window_keep(0, 0, &start, &size);
+    rg_address_window_keep(0, 0, false, &start, &size);
     cr_assert_eq(size, 4ull << 30, "the program keeps as much");
     cr_assert(start >= 0x234000000000 && start + size <= 0x234000000000 + (8ull << 30));
     cr_assert_eq(rg_map_reserved_by(start), 0);
@@ -132,7 +152,7 @@ Test(window, no_gap)
 {
     uint64_t start, size;
     leave(0x234000000000, 1ull << 30);
-    rg_address_window_keep(0, 0, &start, &size);
+    rg_address_window_keep(0, 0, false, &start, &size);
     cr_assert_eq(size, 0);
 }
 
@@ -143,7 +163,7 @@ Test(window, a_limit_of_addresses)
     const struct rlimit limit = {1ull << 32, 1ull << 32};
     const bool was_free = is_free(RG_ADDRESS_WINDOW_START, RG_ADDRESS_WINDOW_SIZE);
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
-    rg_address_window_keep(0, 0, &start, &size);
+    rg_address_window_keep(0, 0, false, &start, &size);
     cr_assert((start == RG_ADDRESS_WINDOW_START) == was_free,
               "it is far from what the kernel gives a process that may have so few");
     cr_assert(rg_map_reserve(0, start, 1ull << 30), "what cannot be reserved is no conflict");
