@@ -230,6 +230,25 @@ static int all_closed_after(void)
     return 0;
 }
 
+/* The same, and what it goes on with: with a session that may outlive its connection. */
+static int outlives_closing(void)
+{
+    device_up();
+    say("before: %d\n", device_work(3));
+    closefrom(3);
+    say("at once: %d, %d\n", device_work(4), big_copies(1));
+    closefrom(3);
+    sleep(3); /* longer than a server waits for a program that has ended */
+    say("later: %d, %d\n", device_work(5), big_copies(1));
+    closefrom(3);
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        return 1;
+    say("with files of its own: %d, %d\n", device_work(6), big_copies(1));
+    say("still open: %d %d\n", write(pair[0], "x", 1) == 1, fcntl(pair[1], F_GETFD) >= 0);
+    return 0;
+}
+
 /* --- limits and rights ------------------------------------------------------------------------------------- */
 
 static int environment_cleared(void)
@@ -426,6 +445,7 @@ const struct scenario scenarios[] = {
     {"without_standard_streams", without_standard_streams},
     {"few_descriptors", few_descriptors},
     {"all_closed_after", all_closed_after},
+    {"outlives_closing", outlives_closing},
     {"environment_cleared", environment_cleared},
     {"sandboxed", sandboxed},
     {"memory_kept", memory_kept},
