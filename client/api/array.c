@@ -2,6 +2,7 @@
  * array.c - arrays. Their extents are kept in their shadows, so that a copy that lies outside of one is
  * refused before anything is sent.
  */
+#include "client/api/device_wait.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "common/base/status.h"
@@ -51,11 +52,15 @@ CUresult cuArrayDestroy(CUarray hArray)
 {
     RG_TRY(rg_call_allowed(0));
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
-    if (!shadow || shadow->array.level)
+    if (shadow && shadow->array.level)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult status = rg_handle_check(RG_KIND_ARRAY, (uint64_t)hArray, CUDA_ERROR_INVALID_HANDLE);
-    if (status == CUDA_SUCCESS) /* else it went with its context */
+    if (status == CUDA_SUCCESS) { /* else it went with its context */
+        struct rg_device_wait wait;
+        rg_device_wait_begin(&wait, rg_handle_home(RG_KIND_ARRAY, (uint64_t)hArray), 0);
         status = rg_op_cuArrayDestroy(hArray);
+        rg_device_wait_end(&wait);
+    }
     rg_handle_delete(RG_KIND_ARRAY, (uint64_t)hArray);
     return status;
 }

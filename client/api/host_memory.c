@@ -1,4 +1,5 @@
 /* host_memory.c - page-locked host memory: allocated, or registered by the application. */
+#include "client/api/device_wait.h"
 #include "client/api/memory.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
@@ -7,6 +8,7 @@
 #include "client/core/thread.h"
 #include "client/managed/pinned.h"
 #include "client/managed/unified.h"
+#include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
 #include "common/base/addresses.h"
 #include "common/base/maps.h"
@@ -98,6 +100,20 @@ void rg_host_pool_backend_release(CUdeviceptr address, bool managed)
         give_back(&range);
 }
 
+/*
+ * What is queued may still use the memory, or write to it; and the driver waits for the device. No record is put for that, so it is waited
+ * for here where a kernel may last until another thread ends it.
+ */
+static CUresult wait_before_end(struct rg_device_wait *wait, const struct rg_range *range)
+{
+    const uint64_t context = rg_context_current_handle();
+    rg_device_wait_begin(wait, context, range->context);
+    return range->mapped || rg_transfers_meet(range->start, range->size) ||
+                   rg_timeline_blocks_on_context(context)
+               ? rg_timeline_wait_context(NULL)
+               : CUDA_SUCCESS;
+}
+
 CUresult cuMemFreeHost(void *p)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
@@ -108,11 +124,12 @@ CUresult cuMemFreeHost(void *p)
     if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p ||
         rg_host_pool_at((CUdeviceptr)p))
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.mapped || rg_transfers_may_write_host() || rg_transfers_meet(range.start, range.size))
-        status = cuCtxSynchronize(); /* what is queued may still use the memory, or write to it */
+    struct rg_device_wait wait;
+    status = wait_before_end(&wait, &range);
     if (status != CUDA_SUCCESS && !rg_map_find((uint64_t)p, &range))
         return status;
     give_back(&range);
+    rg_device_wait_end(&wait);
     return CUDA_SUCCESS;
 }
 
@@ -150,12 +167,13 @@ CUresult cuMemHostUnregister(void *p)
     if (range.kind != RG_RANGE_REGISTERED ||
         range.start != (uint64_t)p) /* what was allocated: seen of NVIDIA's driver */
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.mapped) {
-        status = cuCtxSynchronize(); /* what is queued may still use the memory */
+    struct rg_device_wait wait;
+    status = wait_before_end(&wait, &range);
+    if (range.mapped)
         rg_pinned_unmap(range.start);
-    }
     const CUresult waited = rg_pinned_wait(&range);
     (void)rg_pinned_remove(&range);
+    rg_device_wait_end(&wait);
     return status == CUDA_SUCCESS ? waited : status;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "client/api/memory.h"
 
+#include "client/api/device_wait.h"
 #include "client/api/memory_pool.h"
 #include "client/api/stream.h"
 #include "client/core/address_map.h"
@@ -20,8 +21,6 @@
 #include "client/multiserver/proxy.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/startup_profile.h"
-#include "client/timeline/timeline.h"
-#include "client/transfer/transfer.h"
 #include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/host_pools/host_pools.h"
@@ -185,6 +184,33 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
     return CUDA_SUCCESS;
 }
 
+/* `owner`: of the memory, which may be of another server than the current context. */
+static CUresult put_free(const struct rg_range *range, uint64_t owner)
+{
+    if (!rg_homes_differ(owner, 0))
+        return rg_op_cuMemFree_v2(range->start);
+    RG_TRY(rg_context_scope_enter(owner));
+    const CUresult status = rg_op_cuMemFree_v2(range->start);
+    rg_context_scope_leave();
+    return status;
+}
+
+/* Memory of pools is freed at once, as its user has seen to it that nothing is left to do with it; all else when the device is done. */
+static CUresult free_when_done(const struct rg_range *range, uint64_t owner)
+{
+    struct rg_device_wait wait;
+    CUresult status = CUDA_ERROR_INVALID_VALUE;
+    rg_device_wait_begin(&wait, rg_context_current_handle(), range->context);
+    if (range->kind == RG_RANGE_MANAGED) {
+        (void)rg_managed_free(range->start, &status);
+    } else {
+        rg_startup_profile_note_free(range->context, range->size);
+        status = put_free(range, owner);
+    }
+    rg_device_wait_end(&wait);
+    return status;
+}
+
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     CUresult status;
@@ -194,24 +220,14 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_SUCCESS;
     if (rg_graph_memory_takes_free(dptr, &status) || rg_host_pool_takes_free(dptr, NULL, &status))
         return status;
-    if (rg_transfers_may_write_host()) /* this waits for the device, and programs read then what it brings */
-        (void)rg_timeline_wait_context(NULL);
-    if (rg_map_remove(dptr, 1u << RG_RANGE_MANAGED, NULL))
-        return rg_managed_free(dptr, &status) ? status : CUDA_ERROR_INVALID_VALUE;
     const uint64_t owner = rg_home_of_address(dptr);
     struct rg_range range;
-    if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, &range))
+    if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL | 1u << RG_RANGE_MANAGED, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.kind == RG_RANGE_POOL)
-        rg_pools_freed();
-    else
-        rg_startup_profile_note_free(range.context, range.size);
-    if (!rg_homes_differ(owner, 0))
-        return rg_op_cuMemFree_v2(dptr);
-    RG_TRY(rg_context_scope_enter(owner)); /* of another server than the current context */
-    status = rg_op_cuMemFree_v2(dptr);
-    rg_context_scope_leave();
-    return status;
+    if (range.kind != RG_RANGE_POOL)
+        return free_when_done(&range, owner);
+    rg_pools_freed();
+    return put_free(&range, owner);
 }
 
 static CUresult ask_async(const struct request *request, CUdeviceptr *address)

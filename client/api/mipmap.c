@@ -2,6 +2,7 @@
  * mipmap.c - mipmapped arrays. The levels are arrays that the worker's driver made; they are named when the
  * whole is created, in records that nobody waits for, so that asking for one costs nothing.
  */
+#include "client/api/device_wait.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "common/base/status.h"
@@ -74,6 +75,9 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_mipmap mipmap = {.descriptor = *pMipmappedArrayDesc};
     mipmap.texel_size = rg_texel_size(mipmap.descriptor.Format, mipmap.descriptor.NumChannels);
+    if (!mipmap.texel_size &&
+        (mipmap.descriptor.Format <= CU_AD_FORMAT_FLOAT || !mipmap.descriptor.NumChannels))
+        return CUDA_ERROR_INVALID_VALUE; /* as of arrays */
     if (!mipmap.texel_size)
         return rg_unsupported("an array of a format that is not linear");
     mipmap.levels = levels_of(pMipmappedArrayDesc, numMipmapLevels);
@@ -91,18 +95,27 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     return rg_handle_made(RG_KIND_MIPMAP, (uint64_t)handle, status, pHandle);
 }
 
+static CUresult destroy(CUmipmappedArray handle, const struct rg_mipmap *mipmap)
+{
+    struct rg_device_wait wait;
+    rg_device_wait_begin(&wait, rg_handle_home(RG_KIND_MIPMAP, (uint64_t)handle), 0);
+    CUresult status = rg_op_cuMipmappedArrayDestroy(handle);
+    for (unsigned i = 0; i < mipmap->levels && status == CUDA_SUCCESS; i++)
+        status = rg_op_rgLevelForget((CUarray)mipmap->level[i]);
+    rg_device_wait_end(&wait);
+    return status;
+}
+
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
     RG_TRY(rg_call_allowed(0));
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);
     if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return rg_handle_check(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray, CUDA_ERROR_INVALID_HANDLE);
     const struct rg_mipmap mipmap = shadow->mipmap;
     CUresult status = rg_handle_check(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray, CUDA_ERROR_INVALID_HANDLE);
     if (status == CUDA_SUCCESS) /* else it went with its context */
-        status = rg_op_cuMipmappedArrayDestroy(hMipmappedArray);
-    for (unsigned i = 0; i < mipmap.levels && status == CUDA_SUCCESS; i++)
-        status = rg_op_rgLevelForget((CUarray)mipmap.level[i]);
+        status = destroy(hMipmappedArray, &mipmap);
     rg_handle_delete(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);
     forget_levels(&mipmap, mipmap.levels);
     return status;
@@ -126,7 +139,7 @@ CUresult cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int plan
 {
     (void)planeIdx;
     RG_TRY(rg_call_allowed(0));
-    if (pPlaneArray && !rg_handle_known(RG_KIND_ARRAY, (uint64_t)hArray))
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (pPlaneArray)
+        RG_TRY(rg_handle_check(RG_KIND_ARRAY, (uint64_t)hArray, CUDA_ERROR_INVALID_HANDLE));
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -6,6 +6,7 @@
  */
 #include "client/api/module.h"
 
+#include "client/api/device_wait.h"
 #include "client/api/function/function.h"
 #include "client/api/module_load.h"
 #include "client/cache/image.h"
@@ -87,8 +88,11 @@ CUresult cuModuleUnload(CUmodule hmod)
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
     if (!shadow || shadow->module.owner) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
+    struct rg_device_wait wait;
+    rg_device_wait_begin(&wait, shadow->module.context, 0);
     before_unload((uint64_t)hmod, shadow);
     CUresult status = shadow->module.whole ? unload_whole(shadow->module.whole) : rg_op_cuModuleUnload(hmod);
+    rg_device_wait_end(&wait);
     forget_found(shadow);
     rg_handle_delete(RG_KIND_MODULE, (uint64_t)hmod);
     return status;
@@ -208,6 +212,10 @@ CUresult cuLibraryUnload(CUlibrary library)
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
+    /* what it has in contexts is unloaded, as modules are */
+    struct rg_device_wait wait;
+    rg_device_wait_begin(
+        &wait, shadow->library.modules || shadow->library.kernels ? rg_context_current_handle() : 0, 0);
     rg_managed_drop_owner((uint64_t)library);
     rg_found_lock();
     struct rg_found_function *modules = shadow->library.modules;
@@ -220,6 +228,7 @@ CUresult cuLibraryUnload(CUlibrary library)
             before_unload(found->handle, module);
     }
     CUresult status = rg_replication_unload((uint64_t)library);
+    rg_device_wait_end(&wait);
     for (const struct rg_found_function *found = modules; found; found = found->next)
         forget_module(found->handle);
     rg_found_lock();

@@ -39,14 +39,14 @@ static bool is_done(const struct rg_event *event)
            (stream && rg_timeline_reached(&stream->completed, recorded));
 }
 
-/* Whether the program may take the event for done, by a synchronous copy behind it. */
+/* Whether the program may take the event for done, by a call behind it. */
 static bool is_behind(const struct rg_context *context, const struct rg_event *event)
 {
     const uint64_t recorded = atomic_load_explicit(&event->timeline.recorded, memory_order_acquire);
     const CUstream in = (CUstream)atomic_load_explicit(&event->timeline.stream, memory_order_relaxed);
     const struct rg_stream_timeline *stream =
         in == CU_STREAM_PER_THREAD ? &context->timeline.legacy : recorded_in(event);
-    return stream && rg_timeline_is_behind(context, in, stream, recorded);
+    return rg_timeline_is_behind(context, in, stream, recorded);
 }
 
 /* The record at position `recorded` is done, and with it what came before in its stream. */

@@ -40,8 +40,8 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t hint,
 bool rg_timeline_stream_reached(const struct rg_context *context, const struct rg_stream_timeline *stream,
                                 uint64_t wanted);
 /**
- * Whether a synchronous copy that nobody waited for came behind `wanted` in the stream: the program may take that for done, so whoever
- * asks is to wait.
+ * Whether a synchronous copy that nobody waited for came behind `wanted` in the stream, or a call that waits for all of the context: the
+ * program may take that for done, so whoever asks is to wait. `timeline`: of the stream, or NULL if there is none any more.
  */
 bool rg_timeline_is_behind(const struct rg_context *context, CUstream stream,
                            const struct rg_stream_timeline *timeline, uint64_t wanted);

@@ -20,7 +20,8 @@ struct rg_timeline {
     /* Of these, the last one … */
     _Atomic uint64_t work;         /* that may have given the device something to do */
     _Atomic uint64_t work_unnamed; /* … and named no stream */
-    _Atomic uint64_t lasting;      /* that the device may be at for as long as the program likes */
+    _Atomic uint64_t work_joined; /* … in a stream that the legacy default stream waits for, or named none */
+    _Atomic uint64_t lasting;     /* that the device may be at for as long as the program likes */
     _Atomic uint64_t lasting_legacy, lasting_not_legacy; /* … in the legacy default stream; not there */
     _Atomic uint64_t lasting_unnamed;                    /* … in no stream that has a handle */
     atomic_uint held_up; /* its records wait for a turn: so many waits for events more do without one */
@@ -43,6 +44,8 @@ struct rg_stream_timeline {
 
 struct rg_context_timeline {
     _Atomic uint64_t completed; /* of all its streams */
+    _Atomic uint64_t
+        synchronous; /* what calls that wait for all of it came behind (rg_timeline_waited_for) */
     struct rg_stream_timeline legacy;
 };
 

@@ -141,8 +141,12 @@ void rg_timeline_work(const struct rg_call *call, CUstream stream)
         if (!legacy)
             atomic_store_explicit(&session->lasting_not_legacy, at, memory_order_relaxed);
     }
-    if (own && (rg_op_traits[call->op] & RG_TRAIT_WORK))
+    if (!(rg_op_traits[call->op] & RG_TRAIT_WORK))
+        return;
+    if (own)
         atomic_store_explicit(&own->timeline.work, at, memory_order_relaxed);
+    if (!own || !(own->flags & CU_STREAM_NON_BLOCKING))
+        atomic_store_explicit(&session->work_joined, at, memory_order_relaxed);
 }
 
 /* A position that records are given, not one that is known to be completed. */
@@ -164,7 +168,7 @@ static uint64_t last_work(const struct rg_context *context, CUstream stream,
 {
     const struct rg_timeline *session = &context->session->timeline;
     if (!created(stream))
-        return last(&session->work);
+        return last(&session->work_joined);
     const uint64_t work = last(&timeline->work), unnamed = last(&session->work_unnamed);
     return work > unnamed ? work : unnamed;
 }
@@ -183,8 +187,9 @@ bool rg_timeline_is_behind(const struct rg_context *context, CUstream stream,
     const bool waits =
         !own ||
         !(own->flags & CU_STREAM_NON_BLOCKING); /* for the legacy default stream, which waits for it */
-    return last(&timeline->synchronous) >= wanted ||
-           (waits && last(&context->timeline.legacy.synchronous) >= wanted);
+    return (timeline && last(&timeline->synchronous) >= wanted) ||
+           (waits && last(&context->timeline.legacy.synchronous) >= wanted) ||
+           last(&context->timeline.synchronous) >= wanted;
 }
 
 /*
@@ -396,6 +401,24 @@ bool rg_timeline_synchronous(CUstream stream)
         return false;
     rg_timeline_raise(&timeline->synchronous, own);
     return true;
+}
+
+bool rg_timeline_given(uint64_t handle, uint64_t *position)
+{
+    const struct rg_context *context = rg_timeline_trusted(handle);
+    if (context)
+        *position = rg_timeline_position(context->session);
+    return context != NULL;
+}
+
+void rg_timeline_waited_for(uint64_t handle, uint64_t position)
+{
+    struct rg_context *context = rg_timeline_trusted(handle);
+    if (!context)
+        return;
+    /* What another thread has put in between may last until a third one ends it, so that nobody may wait for it here. */
+    const uint64_t own = rg_timeline_own_position(), lasting = last(&context->session->timeline.lasting);
+    rg_timeline_raise(&context->timeline.synchronous, lasting > position || own < position ? position : own);
 }
 
 CUresult rg_timeline_wait_context(CUcontext named)

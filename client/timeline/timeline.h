@@ -33,8 +33,10 @@ static inline uint64_t rg_timeline_submit(struct rg_timeline *timeline, unsigned
     atomic_store_explicit(&timeline->submitted, position, memory_order_relaxed);
     if (traits & RG_TRAIT_WORK) {
         atomic_store_explicit(&timeline->work, position, memory_order_relaxed);
-        if (!(traits & RG_TRAIT_STREAM))
+        if (!(traits & RG_TRAIT_STREAM)) {
             atomic_store_explicit(&timeline->work_unnamed, position, memory_order_relaxed);
+            atomic_store_explicit(&timeline->work_joined, position, memory_order_relaxed);
+        }
     }
     if (traits & RG_TRAIT_LASTS)
         atomic_store_explicit(&timeline->lasting, position, memory_order_relaxed);
@@ -99,6 +101,13 @@ void rg_timeline_waited(CUstream stream);
  * questions about what was before it in the stream wait from now on. False: this client does not know such questions.
  */
 bool rg_timeline_synchronous(CUstream stream);
+/**
+ * Of calls by which NVIDIA's driver waits for all work of a context, where nobody waits for their record: how much the context has been
+ * given before such a call, and, behind its record, that questions about that much and the record itself wait from now on. False: this
+ * client does not know such questions, so the call is to wait.
+ */
+bool rg_timeline_given(uint64_t context, uint64_t *position);
+void rg_timeline_waited_for(uint64_t context, uint64_t position);
 /** A host function has shown the program how far the device is: what is not done is asked for again. */
 void rg_timeline_new_epoch(void);
 /** RG_NOTICE_DONE. */

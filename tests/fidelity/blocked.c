@@ -559,6 +559,9 @@ static void run(const struct trial *trial, bool kernel)
     for (unsigned i = 0; i < 5; i++)
         done += work(10 * i) == 10 * i + 1;
     const bool early = trial->waits && atomic_load(&returned);
+    /* Who asks while that waits is not to wait for it. */
+    const bool ready = trial->waits && !(cuEventQuery(behind) == CUDA_ERROR_NOT_READY &&
+                                         cuStreamQuery(stalled) == CUDA_ERROR_NOT_READY);
     *word = 1;
     CHECK(cuStreamWriteValue32_v2(other, gate, 1, 0));
     if (trial->own_context) {
@@ -567,8 +570,9 @@ static void run(const struct trial *trial, bool kernel)
     }
     pthread_join(thread, NULL);
     CHECK(cuCtxSynchronize());
-    printf("%s behind a %s: %u of 5 meanwhile%s\n", trial->name, kernel ? "kernel" : "stream that waits",
-           done, early ? ", and it RETURNED EARLY" : "");
+    printf("%s behind a %s: %u of 5 meanwhile%s%s\n", trial->name, kernel ? "kernel" : "stream that waits",
+           done, early ? ", and it RETURNED EARLY" : "",
+           ready ? ", and what it waits for is SAID TO BE DONE" : "");
     if (trial->end)
         trial->end();
     fflush(stdout);

@@ -115,12 +115,30 @@ static void try_stream(const char *name, CUstream stream)
     CHECK(cuStreamSynchronize(stream));
 }
 
+/* Work of streams that wait for nobody is nothing to the default stream. */
+static void try_beside(const char *name, CUstream stream, CUstream apart)
+{
+    for (int asked = 0; asked < 2; asked++) {
+        CHECK(cuMemsetD32_v2(gate, 0, 1));
+        CHECK(cuCtxSynchronize());
+        work(stream);
+        if (asked)
+            (void)cuStreamQuery(stream);
+        copy_line();
+        hold(apart);
+        printf("%s, with work beside it: stream %d", name, cuStreamQuery(stream));
+        printf(", that beside it %d\n", cuStreamQuery(apart));
+        CHECK(cuStreamWriteValue32_v2(other, gate, 1, 0));
+        CHECK(cuStreamSynchronize(apart));
+    }
+}
+
 int main(void)
 {
     CUdevice device;
     CUcontext context;
     CUmodule module;
-    CUstream stream;
+    CUstream stream, apart;
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
@@ -131,6 +149,7 @@ int main(void)
     CHECK(cuEventCreate(&ended, CU_EVENT_DEFAULT));
     CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc_v2(&memory, MUCH));
     CHECK(cuMemAlloc_v2(&gate, sizeof(uint32_t)));
     CHECK(cuMemAllocHost_v2(&locked, MUCH));
@@ -142,6 +161,8 @@ int main(void)
     try_stream("the default stream", NULL);
     try_stream("a stream that it waits for", stream);
     try_stream("the thread's own stream", CU_STREAM_PER_THREAD);
+    try_beside("the default stream", NULL, apart);
+    try_beside("the thread's own stream", CU_STREAM_PER_THREAD, apart);
     CHECK(cuDevicePrimaryCtxRelease_v2(device));
     free(pageable);
     return 0;
