@@ -151,20 +151,27 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
     return CUDA_SUCCESS;
 }
 
-CUresult cuTexObjectDestroy(CUtexObject texObject)
+/* Takes one out that is to be destroyed. */
+static CUresult take(unsigned long long number, bool surface)
 {
     struct object object;
     RG_TRY(rg_call_allowed(0));
-    return find(texObject, false, true, &object) ? rg_op_cuTexObjectDestroy(texObject)
-                                                 : CUDA_ERROR_INVALID_VALUE;
+    if (!find(number, surface, false, &object))
+        return CUDA_ERROR_INVALID_VALUE;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    return find(number, surface, true, &object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuTexObjectDestroy(CUtexObject texObject)
+{
+    RG_TRY(take(texObject, false));
+    return rg_op_cuTexObjectDestroy(texObject);
 }
 
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 {
-    struct object object;
-    RG_TRY(rg_call_allowed(0));
-    return find(surfObject, true, true, &object) ? rg_op_cuSurfObjectDestroy(surfObject)
-                                                 : CUDA_ERROR_INVALID_VALUE;
+    RG_TRY(take(surfObject, true));
+    return rg_op_cuSurfObjectDestroy(surfObject);
 }
 
 static CUresult get(unsigned long long number, bool surface, const void *out, struct object *object)
