@@ -1,30 +1,34 @@
 /*
  * blocks.c - large pieces of memory that are used again: the address sanitizer maps each anew, and the shadow that it has of it, which takes
- * longer than all that most inputs do. Linked in the place of malloc, calloc, realloc and free (rg_fuzzer, with RG_FUZZ).
+ * longer than all that most inputs do. Linked in the place of malloc, calloc, realloc, posix_memalign and free (rg_fuzzer, with RG_FUZZ).
  *
- * A piece is one of the sanitizer's, of a size rounded up; what is behind its end is poisoned, and all of it once it is freed, until as many
- * of its size were freed after it as rest. Of a mistake that is found in one the report says where a piece was first made, not
- * where last. Who frees it otherwise, as a library does, frees it for good. Any thread.
+ * A piece is one of the sanitizer's, of a size rounded up, and begins with a page; what is behind its end is poisoned, and all of it once it
+ * is freed, until as many of its size were freed after it as rest. Of a mistake that is found in one the report says where a piece was
+ * first made, not where last. Who frees it otherwise, as a library does, frees it for good. Any thread.
  */
 #include "common/sync/scoped_lock.h"
 #include "tests/fuzz/fuzzer.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sanitizer/allocator_interface.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 enum {
+    PAGE = 4096,
     LEAST = 120 << 10, /* what is smaller is quick */
     RESTING = 4,       /* of a kind, so many are not used again yet */
     KEPT = 8,
     FILLED = 4096, /* of new memory, as the sanitizer does it, and with what */
-    FILLING = 0xbe
+    FILLING = 0xbe,
+    MANY = 256 << 10 /* zeros: those of pages that are touched the kernel makes faster than all are written */
 };
 
 /* Bytes of pieces, their tails among them. */
-static const size_t sizes[] = {128 << 10, 192 << 10, 256 << 10, 320 << 10, 384 << 10,       512 << 10,
-                               768 << 10, 1 << 20,   3 << 19,   2 << 20,   (4 << 20) + 4096};
+static const size_t sizes[] = {128 << 10, 192 << 10, 256 << 10, 320 << 10,        384 << 10,       512 << 10,
+                               768 << 10, 1 << 20,   3 << 19,   (2 << 20) + PAGE, (4 << 20) + PAGE};
 enum { KINDS = sizeof sizes / sizeof *sizes };
 
 /* At the end of a piece, where nobody else looks. */
@@ -44,10 +48,12 @@ static atomic_uintptr_t lowest = UINTPTR_MAX,
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *memory, size_t size);
+int __real_posix_memalign(void **out, size_t alignment, size_t size);
 void __real_free(void *memory);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
 void __wrap_free(void *memory);
 
 /* KINDS: it is no large one. */
@@ -122,9 +128,10 @@ static unsigned char *take(unsigned kind, size_t size)
 {
     unsigned char *block = take_kept(kind);
     if (!block) {
-        block = __real_malloc(sizes[kind]);
-        if (!block)
+        void *made;
+        if (__real_posix_memalign(&made, PAGE, sizes[kind]) != 0)
             return NULL;
+        block = made;
         note_address((uintptr_t)block);
         __asan_poison_memory_region(block, sizes[kind]);
     }
@@ -144,6 +151,14 @@ void *__wrap_malloc(size_t size)
     return block;
 }
 
+static void clear(unsigned char *block, size_t size)
+{
+    size_t pages = size < MANY ? 0 : size & ~(size_t)(PAGE - 1);
+    if (pages && madvise(block, pages, MADV_DONTNEED) != 0)
+        pages = 0;
+    memset(block + pages, 0, size - pages);
+}
+
 void *__wrap_calloc(size_t n, size_t size)
 {
     size_t all;
@@ -152,7 +167,7 @@ void *__wrap_calloc(size_t n, size_t size)
         return __real_calloc(n, size);
     unsigned char *block = take(kind, all);
     if (block)
-        memset(block, 0, all);
+        clear(block, all);
     return block;
 }
 
@@ -178,6 +193,17 @@ void *__wrap_realloc(void *memory, size_t size)
     return moved;
 }
 
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    if (alignment > PAGE || kind_of(size) == KINDS)
+        return __real_posix_memalign(out, alignment, size);
+    void *made = __wrap_malloc(size);
+    if (!made)
+        return ENOMEM;
+    *out = made;
+    return 0;
+}
+
 void __wrap_free(void *memory)
 {
     size_t size;
@@ -190,6 +216,6 @@ void __wrap_free(void *memory)
         __real_free(memory);
         __real_free(memory);
     }
-    __asan_poison_memory_region(memory, sizes[kind]);
+    __asan_poison_memory_region(memory, (size + 7) & ~(size_t)7); /* what is behind that is so already */
     __real_free(keep(memory, kind));
 }

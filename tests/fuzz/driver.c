@@ -37,6 +37,14 @@ void fuzz_write(void *data, size_t size)
     fuzz_fill(data, 1, size);
 }
 
+/* A thread that is used again remembers which context it has made current: one of an input is none of the next one's. */
+static atomic_uintptr_t contexts;
+static CUresult retain(CUcontext *context, CUdevice device)
+{
+    *context = (CUcontext)(void *)(atomic_load(&contexts) + 64 * (uintptr_t)(device & 7));
+    return CUDA_SUCCESS;
+}
+
 static CUresult state_of_work(void)
 {
     const unsigned now = atomic_load(&mode);
@@ -385,6 +393,7 @@ void fuzz_driver_use(unsigned now)
 {
     atomic_store(&next_address, 0x700000000000);
     atomic_store(&object, 0);
+    atomic_fetch_add(&contexts, (uintptr_t)1 << 32);
     atomic_store(&ending, false);
     fuzz_driver_change(now);
     stub_driver_use(stub_succeed);
@@ -393,6 +402,7 @@ void fuzz_driver_use(unsigned now)
         stub_driver_call_host();
     else
         rg_driver.cuLaunchHostFunc = rg_driver_absent.cuLaunchHostFunc;
+    rg_driver.cuDevicePrimaryCtxRetain = retain;
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuCtxSynchronize = context_synchronize;

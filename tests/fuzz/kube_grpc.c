@@ -1,6 +1,7 @@
 /*
  * kube_grpc.c - what a kubelet says to the parts of the Kubernetes driver that it asks, and what it answers them: HTTP/2, frames of gRPC,
- * the messages of device plugins, of dynamic resource allocation and of registration. There is no API server and no pool behind them.
+ * the messages of device plugins, of dynamic resource allocation and of registration. There is no API server and no pool behind them, and
+ * one thread alone: calls are answered when all that has come of a connection is read.
  *
  * The input: u8 way (modulo WAYS), then
  *
@@ -18,7 +19,6 @@
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/steps.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -35,13 +35,30 @@ static struct rg_grpc_server *servers[SERVERS];
 
 /* --- the kubelet asks -------------------------------------------------------------------------------------------- */
 
-/* Waits for the calls that are being answered, and has their answers sent. */
+/* What the server would have threads do. */
+static struct {
+    void *(*run)(void *);
+    void *argument;
+} jobs[RG_KUBE_CALLS_MAX];
+static unsigned n_jobs;
+
+bool __wrap_rg_thread_start(const char *name, void *(*run)(void *), void *argument);
+bool __wrap_rg_thread_start(const char *name, void *(*run)(void *), void *argument)
+{
+    (void)name;
+    CHECK(n_jobs < RG_KUBE_CALLS_MAX);
+    jobs[n_jobs].run = run;
+    jobs[n_jobs++].argument = argument;
+    return true;
+}
+
+/* Answers the calls that have begun, and has their answers sent. */
 static void settle(struct rg_grpc_server *server)
 {
-    pthread_mutex_lock(&server->lock);
-    while (server->n_running)
-        pthread_cond_wait(&server->idle, &server->lock);
-    pthread_mutex_unlock(&server->lock);
+    for (unsigned i = 0; i < n_jobs; i++)
+        (void)jobs[i].run(jobs[i].argument);
+    n_jobs = 0;
+    CHECK(!server->n_running);
     rg_grpc_calls_submit(server);
     rg_grpc_streams_resume(server);
 }
@@ -148,28 +165,25 @@ static void call(unsigned which, const char *message, size_t size)
 
 /* --- the kubelet answers ------------------------------------------------------------------------------------------- */
 
-static struct sockaddr_un address = {.sun_family = AF_UNIX};
-static int listener = -1;
+static const char kubelet_path[] = "/kubelet.sock"; /* where there is nothing */
+static int kubelet_end = -1;
 static const unsigned char *answer;
 static size_t answer_size;
 
-/* Answers one connection after another, whatever it is asked. */
-static void *play_kubelet(void *unused)
+/* The kubelet's end of a connection has answered before it is asked, whatever that will be. */
+int __real_connect(int fd, const struct sockaddr *to, socklen_t size);
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size);
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t size)
 {
-    (void)unused;
-    for (;;) {
-        const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        if (fd < 0)
-            continue;
-        (void)poll(&wait, 1, 1000); /* the call has come: what is under `answer` is this input's */
-        (void)!send(fd, answer, answer_size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        (void)shutdown(fd, SHUT_WR);
-        while (poll(&wait, 1, 1000) > 0 && recv(fd, (char[4096]){0}, 4096, 0) > 0)
-            ;
-        close(fd);
-    }
-    return NULL;
+    int ends[2];
+    if (to->sa_family != AF_UNIX || strcmp(((const struct sockaddr_un *)to)->sun_path, kubelet_path) != 0)
+        return __real_connect(fd, to, size);
+    CHECK(kubelet_end < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 &&
+          dup3(ends[1], fd, O_CLOEXEC) == fd && close(ends[1]) == 0);
+    kubelet_end = ends[0];
+    CHECK(send(kubelet_end, answer, answer_size, MSG_NOSIGNAL) == (ssize_t)answer_size &&
+          shutdown(kubelet_end, SHUT_WR) == 0);
+    return 0;
 }
 
 /* Headers, a message and a status as gRPC has them. */
@@ -202,7 +216,7 @@ static void ask_kubelet(const uint8_t *data, size_t size)
 {
     static unsigned char framed[ANSWER_MAX];
     char why[512] = "";
-    struct rg_kube_kubelet kubelet = {.pods = address.sun_path, .resource = "remote-gpu.io/gpu"};
+    struct rg_kube_kubelet kubelet = {.pods = kubelet_path, .resource = "remote-gpu.io/gpu"};
     if (!size)
         return;
     answer = framed;
@@ -214,6 +228,9 @@ static void ask_kubelet(const uint8_t *data, size_t size)
     json_t *devices = rg_kube_kubelet_devices(&kubelet, why, sizeof why);
     CHECK(devices || why[0]);
     json_decref(devices);
+    if (kubelet_end >= 0)
+        close(kubelet_end);
+    kubelet_end = -1;
 }
 
 /* --- the whole ------------------------------------------------------------------------------------------------------ */
@@ -224,7 +241,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     static const struct rg_text_list pool = {.items = names, .n = 1};
     static char kept[200];
     char why[256];
-    pthread_t thread;
     (void)argc, (void)argv;
     rg_log_set_fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
     fuzz_folder_make();
@@ -238,12 +254,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     servers[0] = rg_grpc_create(rg_kube_node_methods, rg_kube_node_n_methods, &node);
     servers[1] = rg_grpc_create(rg_kube_plugin_methods, rg_kube_plugin_n_methods, &plugin);
     CHECK(servers[0] && servers[1] && rg_grpc_publish(servers[1], (const uint8_t *)"devices", 7));
-    CHECK(snprintf(address.sun_path, sizeof address.sun_path, "%s/kubelet.sock", fuzz_folder) <
-          (int)sizeof address.sun_path);
-    listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(listener >= 0 && bind(listener, (const struct sockaddr *)&address, sizeof address) == 0 &&
-          listen(listener, 16) == 0);
-    CHECK(pthread_create(&thread, NULL, play_kubelet, NULL) == 0);
     return 0;
 }
 

@@ -2,8 +2,8 @@
  * nccl.c - what other processes with ranks of a communicator say (softgpu/nccl/wire.h) to a process that has ranks of it, before, while
  * and after these call operations and splits. The streams are those of tests/softgpu/nccl/streams.h; links send nowhere.
  *
- * The input: a byte that says how it begins (enum beginning, and ranks), then steps, each a byte that says what it is (modulo
- * STEPS) and its fields, numbers little-endian:
+ * The input: a byte that says how it begins (its lower half), and in which order the threads of links and this one go on (its upper half;
+ * fibers.c), then steps, each a byte that says what it is (modulo STEPS) and its fields, numbers little-endian:
  *
  *   MESSAGE  u8 link, u8 type, u8 flags, i8 rank, ranks, source, peer, u8 kind, dtype, op, number, u16 count, offset, data: a message.
  *            `flags`: of another communicator; the last of its part; reduced; the step behind it comes while its data is received
@@ -28,15 +28,15 @@
 #include "softgpu/nccl/split.h"
 #include "tests/check.h"
 #include "tests/fuzz/fuzzer.h"
+#include "tests/fuzz/waits.h"
 #include "tests/softgpu/nccl/streams.h"
 
 #include <fcntl.h>
 #include <string.h>
-#include <time.h>
 
 enum { MESSAGE, TABLE, RAW, CALL, SPLIT, RUN, FLUSH, OPEN, LOSE, STEPS };
 enum { OTHER_CLIQUE = 1, LAST = 2, REDUCED = 4, NESTED = 8, FROM_HERE = 16 };
-enum { LINKS = 4, PROCESSES = 2, MEMBERS_MAX = 2, SPLITS_MAX = 8, RANKS = 4, COUNT_MAX = 4095 };
+enum { LINKS = 4, PROCESSES = 2, MEMBERS_MAX = 2, SPLITS_MAX = 8, RANKS = 4, COUNT_MAX = 4095, COMPUTED = 8 };
 /* The first byte: how many members; whether the id was made here; whether all have met already. */
 enum { TWO_MEMBERS = 1, MADE_HERE = 2, MET = 4, IN_PLACE = 8 };
 
@@ -80,13 +80,25 @@ static int get_signed(void)
     return (int8_t)get_u8();
 }
 
-/* Who waits for another thread looks again sooner; what takes its time (deadlines) does. */
-int __real_nanosleep(const struct timespec *time, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
+/* Arithmetic has tests of its own: all elements are looked at, the first and the last are computed. */
+void __real_sg_reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
+                      const void *const *scalars, size_t count);
+void __wrap_sg_reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
+                      const void *const *scalars, size_t count);
+void __wrap_sg_reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
+                      const void *const *scalars, size_t count)
 {
-    static const struct timespec moment = {.tv_nsec = 5000};
-    return __real_nanosleep(time->tv_sec == 0 && time->tv_nsec <= 1000000 ? &moment : time, left);
+    const size_t width = rg_nccl_type_size(reduction->type), few = count < COMPUTED ? count : COMPUTED;
+    const size_t last = (count - few) * width;
+    const void *behind[RANKS];
+    CHECK(reduction->n <= RANKS);
+    for (int i = 0; i < reduction->n; i++) {
+        fuzz_read(inputs[i], count * width);
+        behind[i] = (const unsigned char *)inputs[i] + last;
+    }
+    fuzz_read(out, count * width);
+    __real_sg_reduce(reduction, out, inputs, scalars, few);
+    __real_sg_reduce(reduction, (unsigned char *)out + last, behind, scalars, few);
 }
 
 /* --- links ------------------------------------------------------------------------------------------------------ */
@@ -391,6 +403,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
+/* That nobody ever goes on any more is a mistake. */
+static void begin_waits(unsigned order)
+{
+    if (!fuzz_waits_begin)
+        return;
+    fuzz_waits_begin(NULL);
+    fuzz_waits_order(order);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     memset(&at, 0, sizeof at);
@@ -399,6 +420,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const unsigned how = get_u8();
     if (at.in.bad)
         return 0;
+    begin_waits(how >> 4);
     at.members = how & TWO_MEMBERS ? 2 : 1;
     streams_set_in_place(how & IN_PLACE);
     join(how & MADE_HERE);
@@ -407,6 +429,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (!at.in.bad && rg_left(&at.in))
         step();
     end();
+    if (fuzz_waits_end)
+        fuzz_waits_end();
     return 0;
 }
 

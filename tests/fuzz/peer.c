@@ -164,6 +164,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc, (void)argv;
     rg_log_set_level(RG_LOG_ERROR);
     setenv("REMOTE_GPU_IMAGE_CACHE", "off", 1);
+    fuzz_conn_nobody_reads(NULL, SIZE_MAX);
     return 0;
 }
 

@@ -15,12 +15,26 @@ uint32_t fuzz_hash(const char *name)
     return hash;
 }
 
+/* The operation of that hash, or where it would be; operations are put in once. */
+static const struct fuzz_operation **place_of(uint32_t hash)
+{
+    enum { PLACES = 4096 };
+    static const struct fuzz_operation *places[PLACES];
+    uint32_t at = hash % PLACES;
+    while (places[at] && fuzz_hash(places[at]->name) != hash)
+        at = (at + 1) % PLACES;
+    return &places[at];
+}
+
 const struct fuzz_operation *fuzz_operation_of(uint32_t hash)
 {
-    for (unsigned i = 0; i < fuzz_n_operations; i++)
-        if (fuzz_hash(fuzz_operations[i].name) == hash)
-            return &fuzz_operations[i];
-    return &fuzz_operations[hash % fuzz_n_operations];
+    static unsigned known;
+    for (; known < fuzz_n_operations; known++) {
+        const struct fuzz_operation **place = place_of(fuzz_hash(fuzz_operations[known].name));
+        *place = *place ? *place : &fuzz_operations[known];
+    }
+    const struct fuzz_operation *found = *place_of(hash);
+    return found ? found : &fuzz_operations[hash % fuzz_n_operations];
 }
 
 static unsigned get_u8(struct rg_reader *in)

@@ -34,12 +34,12 @@ struct scripted_conn {
 
 static atomic_uint unread; /* messages, of all connections */
 static struct {
-    const unsigned char *begin, *end;
+    uintptr_t begin, end;
 } nobody_reads; /* fuzz_conn_nobody_reads */
 
 void fuzz_conn_nobody_reads(const void *memory, size_t size)
 {
-    nobody_reads.begin = memory;
+    nobody_reads.begin = (uintptr_t)memory;
     nobody_reads.end = nobody_reads.begin + size;
 }
 
@@ -167,8 +167,7 @@ static enum rg_status scripted_recv_bulk(struct rg_conn *conn, void *buffer, siz
     CHECK(size <= c->current->bulk_size - c->bulk_taken);
     if (buffer && c->current->bulk)
         memcpy(buffer, c->current->bulk + c->bulk_taken, size);
-    else if (buffer && (unsigned char *)buffer >= nobody_reads.begin &&
-             (unsigned char *)buffer < nobody_reads.end)
+    else if (buffer && (uintptr_t)buffer >= nobody_reads.begin && (uintptr_t)buffer < nobody_reads.end)
         fuzz_fill(buffer, 0, size);
     else if (buffer)
         memset(buffer, 0, size);

@@ -21,8 +21,8 @@ void fuzz_conn_push_pause(struct rg_conn *conn, int us);
 /** When the receiver has come here, it calls the function, which may not call anything of the connection's. */
 void fuzz_conn_push_call(struct rg_conn *conn, void (*call)(unsigned argument), unsigned argument);
 /**
- * What is received into this memory is read by nobody: it is looked whether it is there, and some of it is written. Before the first
- * connection; once.
+ * What is received into this memory is read by nobody: it is looked whether it is there, and some of it is written. NULL, SIZE_MAX: into
+ * any. Before the first connection; once.
  */
 void fuzz_conn_nobody_reads(const void *memory, size_t size);
 /** How many messages were pushed, to all connections that there are, and not received. Any thread. */

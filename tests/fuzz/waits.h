@@ -1,5 +1,5 @@
 /*
- * waits.h - time that passes at once, for targets whose threads wait for each other (rg_fuzzer … THREADS WAITS).
+ * waits.h - time that passes at once, for targets whose threads wait for each other (rg_fuzzer … THREADS WAITS, or FIBERS).
  *
  * Where all threads of an input wait on conditions, nothing happens until one of the waits ends by the clock. So the clock that the target
  * sees goes on to that moment, and what would take half a minute takes no time. Where no wait would end, or many have ended without
@@ -12,12 +12,15 @@
 #define RG_TESTS_FUZZ_WAITS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-/* Weak: a target without WAITS calls none of them. */
+/* Weak: a target without WAITS or FIBERS calls none of them. */
 #define FUZZ_WAITS __attribute__((weak))
 
 /** An input begins. `stuck` is called by any of its threads, which holds no lock of the target's. */
 FUZZ_WAITS void fuzz_waits_begin(void (*stuck)(void));
+/** With FIBERS: in which order threads go on where they might, from now on. */
+FUZZ_WAITS void fuzz_waits_order(uint64_t seed);
 /** The input has come further. Any thread. */
 FUZZ_WAITS void fuzz_waits_progress(void);
 /** The input has ended, and with it its threads. */

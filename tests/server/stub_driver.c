@@ -1,10 +1,14 @@
 /* stub_driver.c - see stub_driver.h. */
 #include "tests/server/stub_driver.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 CUresult stub_succeed(void)
@@ -211,62 +215,85 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct call *calls, **last_call = &calls; /* that have not returned, in their order; the lock */
 
-static bool is_first(const struct call *call)
+/* The call that a stream has come to; NULL: it has none left. The lock is held. */
+static struct call *first_of(CUstream stream)
 {
-    const struct call *at = calls;
-    while (at->stream != call->stream)
+    struct call *at = calls;
+    while (at && at->stream != stream)
         at = at->next;
-    return at == call;
+    return at;
 }
 
+/* Who changes a word wakes those who wait for it, as workers do; that the device has failed is noticed a moment later. */
 static void use_word(const struct call *call)
 {
-    if (call->writes)
+    static const struct timespec moment = {.tv_nsec = 1000000};
+    if (call->writes) {
         atomic_store(call->word, call->value);
-    while (!call->writes && (int32_t)(atomic_load(call->word) - call->value) < 0 &&
-           !atomic_load(&stub_failed))
-        usleep(100);
+        (void)syscall(SYS_futex, call->word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+        return;
+    }
+    for (uint32_t now;
+         (int32_t)((now = atomic_load(call->word)) - call->value) < 0 && !atomic_load(&stub_failed);)
+        (void)syscall(SYS_futex, call->word, FUTEX_WAIT_PRIVATE, now, &moment, NULL, 0);
 }
 
-static void *run(void *arg)
+static void run(const struct call *call)
 {
-    struct call *call = arg;
-    pthread_mutex_lock(&lock);
-    while (!is_first(call))
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
     if (call->word)
         use_word(call);
     else if (call->callback)
         call->callback(call->stream, CUDA_SUCCESS, call->user);
     else if (!atomic_load(&stub_failed))
         call->function(call->user);
-    pthread_mutex_lock(&lock);
+}
+
+/* The lock is held. */
+static void remove_call(const struct call *call)
+{
     struct call **link = &calls;
     while (*link != call)
         link = &(*link)->next;
     *link = call->next;
     if (!call->next)
         last_call = link;
-    pthread_cond_broadcast(&changed);
+    if (!calls)
+        pthread_cond_broadcast(&changed);
+}
+
+/* There is one thread for each stream that has calls, as long as it has some. */
+static void *run_stream(void *stream)
+{
+    pthread_mutex_lock(&lock);
+    for (struct call *call; (call = first_of(stream));) {
+        pthread_mutex_unlock(&lock);
+        run(call);
+        pthread_mutex_lock(&lock);
+        remove_call(call);
+        free(call);
+    }
     pthread_mutex_unlock(&lock);
-    free(call);
     return NULL;
+}
+
+/* The lock is held. */
+static bool start_stream(CUstream stream)
+{
+    pthread_t thread;
+    return pthread_create(&thread, NULL, run_stream, stream) == 0 && pthread_detach(thread) == 0;
 }
 
 static CUresult submit(const struct call *given)
 {
     struct call *call = malloc(sizeof *call);
-    pthread_t thread;
     if (!call)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *call = *given;
     pthread_mutex_lock(&lock);
-    const bool started = pthread_create(&thread, NULL, run, call) == 0;
+    const bool started = first_of(call->stream) || start_stream(call->stream);
     if (started) {
         *last_call = call;
         last_call = &call->next;
-        pthread_detach(thread);
     }
     pthread_mutex_unlock(&lock);
     if (!started)
