@@ -104,7 +104,7 @@ static enum rg_status receive_bulk(struct rg_tcp_conn *c, unsigned char *to, siz
     }
     while (size > 0 && to && !fault) {
         size_t got;
-        enum rg_status status = rg_tcp_stream_receive(&c->stream, to, size, true, false, UINT64_MAX, &got);
+        enum rg_status status = rg_tcp_stream_receive_bulk(&c->stream, to, size, &got);
         if (status == RG_ERR_FAULT) {
             fault = true;
             break;

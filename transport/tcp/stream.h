@@ -28,6 +28,7 @@ struct rg_tcp_stream {
     ino_t inode;
     atomic_bool taken; /* it was closed or replaced */
     bool is_tcp;
+    int threshold; /* so many bytes wake the receiver: 1 but within bulk data */
     atomic_bool interrupted;
     atomic_int health_ms; /* until the next look at the peer's health; how often is found out by looking */
     struct rg_adaptive_wait wait; /* the receiver's */
@@ -68,6 +69,12 @@ uint64_t rg_tcp_stream_deadline(int timeout_ms);
  */
 RG_MUST_CHECK enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void *to, size_t size, bool all,
                                                    bool message, uint64_t deadline, size_t *got);
+/**
+ * Receives 1 to `size` bytes of bulk data, of which `size` are outstanding; large amounts in large pieces. The caller
+ * goes on until it has all, or until this fails.
+ */
+RG_MUST_CHECK enum rg_status rg_tcp_stream_receive_bulk(struct rg_tcp_stream *s, void *to, size_t size,
+                                                        size_t *got);
 
 /** Takes a message's header apart; what is not one, or is beyond the limits, is told, and what rg_frame_decode returns. */
 RG_MUST_CHECK enum rg_status rg_tcp_stream_frame(const struct rg_tcp_stream *s, const void *header,
