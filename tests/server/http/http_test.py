@@ -19,17 +19,13 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "scripts"))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 
 import openmetrics  # noqa: E402
-from trial import stop_at_once, stop_with_servers  # noqa: E402
+import server_case  # noqa: E402
+from server_case import BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, wait_until  # noqa: E402
+from trial import stop_with_servers  # noqa: E402
 
-BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
-STAGE = os.path.join(BUILD, "stage")
-DAEMON = os.path.join(STAGE, "bin", "remote-gpud")
-COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
-PATIENCE = 60  # seconds, of a machine that is busy with other things
 MIB = 1 << 20
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 # Begins a session, allocates what it is told, and goes with its input.
@@ -45,39 +41,12 @@ sys.stdin.readline()
 sys.exit(int(cuda.cuMemFree_v2(memory) != 0))
 """
 
-ENVIRONMENT = dict(os.environ, SOFTGPU_DEVICES="2")
-for name in [name for name in ENVIRONMENT if name.startswith("REMOTE_GPU_")] + ["CUDA_VISIBLE_DEVICES"]:
-    ENVIRONMENT.pop(name, None)
 
-
-def wait_until(condition, what):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("%s: not within %d s" % (what, PATIENCE))
-        time.sleep(0.02)
-
-
-class Server:
-    def __init__(self, *arguments, driver="soft", wait=True, environment=None):
-        self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-http-")
-        self.ready, self.log_path = os.path.join(self.folder.name, "ready"), os.path.join(self.folder.name, "log")
-        command = [DAEMON, "--config", "/dev/null", "--driver", driver, "--listen", "127.0.0.1:0", "--ready-file", self.ready,
-                   "--log", "debug", *(arguments or ("--http", "127.0.0.1:0"))]
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                            env=dict(ENVIRONMENT, **(environment or {})))
+class Server(server_case.Server):
+    def __init__(self, *arguments, wait=True, **options):
+        super().__init__(*(arguments or ("--http", "127.0.0.1:0")), wait=wait, **options)
         if wait:
-            wait_until(lambda: os.path.exists(self.ready) or self.process.poll() is not None, "a server is ready")
-            if self.process.poll() is not None:
-                raise AssertionError(self.log())
-            with open(self.ready) as file:
-                self.address = file.read().split()[0].replace("tcp://", "")
             self.port = int(re.search(r"status page at https?://[^/ ]+:(\d+)/", self.log())[1])
-
-    def log(self):
-        with open(self.log_path, errors="replace") as file:
-            return file.read()
 
     def get(self, path, method="GET", **headers):
         """Status, headers and body."""
@@ -100,16 +69,6 @@ class Server:
         """The sum of a metric's samples that have these labels."""
         return sum(number for (other, pairs), number in self.metrics().items()
                    if other == name and set(labels.items()) <= set(pairs))
-
-    def child(self, program):
-        """Process ids of its children of that name."""
-        found = subprocess.run(["pgrep", "-x", "-P", str(self.process.pid), program], stdout=subprocess.PIPE, text=True)
-        return [int(word) for word in found.stdout.split()]
-
-    def close(self):
-        stop_at_once(self.process, PATIENCE)
-        print(self.log(), end="")
-        self.folder.cleanup()
 
 
 class Case(unittest.TestCase):
@@ -242,9 +201,9 @@ class Health(Case):
     def test_the_process_is_replaced(self):
         server = self.server()
         program = self.program(server, MIB)
-        (first,) = server.child("http")
+        (first,) = server.children("http")
         os.kill(first, signal.SIGKILL)
-        wait_until(lambda: server.child("http") not in ([], [first]), "another takes its place")
+        wait_until(lambda: server.children("http") not in ([], [first]), "another takes its place")
         self.assertEqual(server.total("rgpu_sessions"), 1)
         self.end(program)
 
@@ -282,7 +241,7 @@ class Strangers(Case):
 
     def test_no_right_is_left(self):
         server = self.server()
-        (process,) = server.child("http")
+        (process,) = server.children("http")
         with open("/proc/%d/status" % process) as file:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
         self.assertEqual(status["NoNewPrivs"], "1")

@@ -1,8 +1,6 @@
 """A pool for tests: members of etcd, servers on the software device, and the commands that users and operators give.
 
-Everything is started on ports that were free a moment ago, in temporary folders, and ends with the test. Nothing here waits for a
-time: it waits for what is to become true, with a limit that only a broken machine reaches. The build folder is the first argument
-of the test's command line.
+Everything is started on ports that were free a moment ago, in temporary folders, and ends with the test (server_case.py).
 """
 
 import json
@@ -12,21 +10,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path[:0] = [os.path.join(TESTS, part) for part in ("security", "../scripts")]
+sys.path[:0] = [os.path.join(TESTS, part) for part in ("security", "../scripts", "server")]
 
+import server_case  # noqa: E402
 from authority import Authority  # noqa: E402
 from etcd import Etcd, base64_of  # noqa: E402, F401
-from trial import children_of, stop_at_once, stop_with_servers  # noqa: E402
+from server_case import BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, STAGE, wait_until  # noqa: E402, F401
+from trial import children_of, stop_with_servers  # noqa: E402
 
-BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
-STAGE = os.path.join(BUILD, "stage")
-DAEMON = os.path.join(STAGE, "bin", "remote-gpud")
-COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
-PATIENCE = 60  # seconds, of a machine that is busy with other things
 # A CUDA program that begins a session, says so, and ends with its input; then it says whether its session still works.
 PROGRAM = """
 import ctypes, sys
@@ -40,11 +34,6 @@ if status == 0:
 """
 SESSION = (sys.executable, "-u", "-c", PROGRAM)
 
-ENVIRONMENT = dict(os.environ, SOFTGPU_DEVICES="2")
-for name in ("REMOTE_GPU_SERVER", "REMOTE_GPU_LEASE", "REMOTE_GPU_GPUS", "CUDA_VISIBLE_DEVICES", "REMOTE_GPU_CREDENTIALS",
-             "http_proxy", "https_proxy"):
-    ENVIRONMENT.pop(name, None)
-
 
 def need_etcd():
     """Ends a test's program as skipped where there is no etcd."""
@@ -57,18 +46,6 @@ def main():
     need_etcd()
     stop_with_servers()
     unittest.main(verbosity=2)
-
-
-def wait_until(condition, what, patience=PATIENCE):
-    """Waits for a condition, whose value it returns; fails with a sentence if it does not become true."""
-    end = time.monotonic() + patience
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError("%s: not within %d s" % (what, patience))
-        time.sleep(0.02)
 
 
 def end(process, by=signal.SIGKILL):
@@ -87,27 +64,12 @@ def child_of(server, program):
     return next(iter(children_of(server.pid, program)), None)
 
 
-class Server:
-    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True, environment=(), log=("--log", "debug"), state=None, driver="soft"):
-        self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-pool-")
-        ready, self.log_path = os.path.join(self.folder.name, "ready"), os.path.join(self.folder.name, "log")
-        self.state = state or os.path.join(self.folder.name, "state")
-        command = [DAEMON, "--config", "/dev/null", "--driver", driver, "--listen", "127.0.0.1:0", "--ready-file", ready,
-                   *log, "--state-dir", self.state, "--pool", pool, "--etcd", etcd_urls, *arguments]
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                            env=dict(ENVIRONMENT, SOFTGPU_DEVICES=str(gpus), **dict(environment)))
-        wait_until(lambda: os.path.exists(ready) or self.process.poll() is not None, "a server is ready")
-        if self.process.poll() is not None:
-            raise AssertionError(self.log())
-        with open(ready) as file:
-            self.address = file.read().split()[0].replace("tcp://", "")
+class Server(server_case.Server):
+    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True, environment=(), state="", **options):
+        super().__init__("--pool", pool, "--etcd", etcd_urls, *arguments, state=state,
+                         environment={"SOFTGPU_DEVICES": str(gpus), **dict(environment)}, **options)
         if wait:
             self.wait_for_log("in the pool")
-
-    def log(self):
-        with open(self.log_path, errors="replace") as file:
-            return file.read()
 
     def wait_for_log(self, text, times=1):
         wait_until(lambda: self.log().count(text) >= times or self.process.poll() is not None,
@@ -120,11 +82,6 @@ class Server:
 
     def agent(self):
         return agent_of(self.process)
-
-    def close(self):
-        stop_at_once(self.process, 30)
-        print(self.log(), end="")
-        self.folder.cleanup()
 
 
 class Outcome:
