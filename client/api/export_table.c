@@ -53,6 +53,7 @@ static const struct rg_export_operations operations = {
     .module_load = cuModuleLoadData,
     .current_context = current_context,
     .context_id = cuCtxGetId,
+    .stream_id = cuStreamGetId,
     .context_create = cuCtxCreate_v2,
     .function_count = cuModuleGetFunctionCount,
     .functions = cuModuleEnumerateFunctions,

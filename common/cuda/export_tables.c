@@ -212,6 +212,27 @@ static CUresult libraries_context_id(CUcontext context, uint32_t *out)
 }
 
 /*
+ * What the driver has for a stream's handle, to be given to other slots: here a handle that needs nothing to be understood.
+ * `per_thread`: NULL means the thread's default stream. The caller has just asked for the context, which is the current one.
+ */
+static CUresult libraries_stream(CUcontext context, CUstream handle, CUstream *out, int per_thread)
+{
+    (void)context;
+    *out = handle != NULL ? handle : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    return CUDA_SUCCESS;
+}
+
+/*
+ * Which stream that is. A handle of cuBLAS's has a pool of workspaces: products of the same stream share one, and those of another stream
+ * get it only when an event says that it is free. So a wrong answer here makes wrong products.
+ */
+static CUresult libraries_stream_id(CUcontext context, CUstream stream, unsigned long long *out)
+{
+    (void)context;
+    return operations->stream_id(stream, out);
+}
+
+/*
  * 6e163fbe: shows `visit` each function of a module. cuFFT, which names no kernels, takes the last it is shown. What
  * `visit` returns cannot be relied on: cuFFT's returns nothing. 1 says that it worked.
  */
@@ -309,6 +330,8 @@ static void fill(void)
     context_checks[2] = (void *)checks_context;
     context_checks[3] = (void *)checks_nothing;
     libraries[4] = (void *)libraries_context_id;
+    libraries[39] = (void *)libraries_stream_id;
+    libraries[51] = (void *)libraries_stream;
     module_walk[7] = (void *)walk_functions;
     compilers[1] = (void *)compile_begin;
     compilers[2] = (void *)rg_compile_end;

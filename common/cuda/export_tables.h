@@ -25,6 +25,8 @@ struct rg_export_operations {
     CUcontext (*current_context)(void);
     /** What cuCtxGetId says. */
     CUresult (*context_id)(CUcontext context, unsigned long long *id);
+    /** What cuStreamGetId says. */
+    CUresult (*stream_id)(CUstream stream, unsigned long long *id);
     /** What cuCtxCreate_v2 does. */
     CUresult (*context_create)(CUcontext *out, unsigned flags, CUdevice device);
     /** What cuModuleGetFunctionCount and cuModuleEnumerateFunctions do. */

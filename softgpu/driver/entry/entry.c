@@ -113,6 +113,7 @@ static const struct rg_export_operations export_operations = {
     .module_load = export_module_load,
     .current_context = export_current_context,
     .context_id = cuCtxGetId,
+    .stream_id = cuStreamGetId,
     .context_create = export_context_create,
     .function_count = cuModuleGetFunctionCount,
     .functions = cuModuleEnumerateFunctions,

@@ -34,6 +34,13 @@ static CUresult context_id(CUcontext context, unsigned long long *id)
     *id = (uintptr_t)context + 1;
     return CUDA_SUCCESS;
 }
+static CUresult stream_id(CUstream stream, unsigned long long *id)
+{
+    if (stream == NULL)
+        return CUDA_ERROR_INVALID_HANDLE; /* which default stream is meant has been said before */
+    *id = (uintptr_t)stream + (1ull << 40);
+    return CUDA_SUCCESS;
+}
 static CUresult create(CUcontext *out, unsigned flags, CUdevice device)
 {
     *out = (CUcontext)(uintptr_t)(flags + (unsigned)device);
@@ -63,9 +70,9 @@ static size_t devices(struct rg_integrity_device *out, size_t max)
     (void)out, (void)max;
     return 0;
 }
-static const struct rg_export_operations operations = {version,          primary, load,           get_current,
-                                                       context_id,       create,  function_count, functions,
-                                                       ptx_architecture, devices};
+static const struct rg_export_operations operations = {version,    primary,          load,   get_current,
+                                                       context_id, stream_id,        create, function_count,
+                                                       functions,  ptx_architecture, devices};
 
 #define RUNTIME   "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9"
 #define HOOKS     "\xa0\x94\x79\x8c\x2e\x74\x2e\x74\x93\xf2\x08\x00\x20\x0c\x0a\x66"
@@ -139,6 +146,30 @@ Test(runtime, primary_context_and_modules)
     cr_assert_eq(id, 0x11);
     cr_assert_eq(((CUresult(*)(CUcontext, uint32_t *))table(LIBRARIES)[4])(NULL, &id), CUDA_SUCCESS);
     cr_assert_eq(id, 0);
+}
+
+/* As cuBLAS asks, with the bits of its stack where the answer is to be. */
+static unsigned long long number_of(CUstream handle, int per_thread)
+{
+    void *const *t = table(LIBRARIES);
+    CUstream stream = (CUstream)-1;
+    unsigned long long id = 0x7f9d00000000;
+    cr_assert_eq(((CUresult(*)(CUcontext, CUstream, CUstream *, int))t[51])((CUcontext)0x10, handle, &stream,
+                                                                            per_thread),
+                 CUDA_SUCCESS);
+    cr_assert_eq(
+        ((CUresult(*)(CUcontext, CUstream, unsigned long long *))t[39])((CUcontext)0x10, stream, &id),
+        CUDA_SUCCESS);
+    return id;
+}
+
+Test(libraries, tell_streams_apart)
+{
+    cr_assert_eq(number_of((CUstream)0x400, 0), (1ull << 40) + 0x400);
+    cr_assert_eq(number_of((CUstream)0x500, 0), (1ull << 40) + 0x500);
+    cr_assert_eq(number_of(NULL, 0), number_of(CU_STREAM_LEGACY, 0));
+    cr_assert_eq(number_of(NULL, 1), number_of(CU_STREAM_PER_THREAD, 1));
+    cr_assert_neq(number_of(NULL, 0), number_of(NULL, 1));
 }
 
 static CUfunction seen[8];
