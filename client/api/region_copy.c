@@ -159,7 +159,8 @@ static CUresult move_data(struct rg_copy *copy, struct rg_region *host, bool to_
     CUresult status = CUDA_SUCCESS;
     copy->deferrable = copy->asynchronous && !shared && is_deferrable(copy, host);
     if (!to_host && !copy->asynchronous) {
-        if (rg_transfers_may_write_host()) /* what the stream does first may write the source */
+        /* what the stream does first may write the source, or memory that it shares with the host */
+        if (rg_transfers_may_write_host() || (rg_unified_any() && !may_return_early(&users)))
             status = rg_timeline_wait_stream(copy->stream);
         copy->stays = rg_timeline_blocks_on_stream(copy->stream);
     }

@@ -38,7 +38,7 @@ static const char image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 static CUfunction last;
 static CUevent begun, ended;
 static CUdeviceptr elsewhere; /* a word of the device's alone */
-static CUdeviceptr gate;
+static CUdeviceptr gate, room;
 static unsigned held;
 static CUstream keeper;
 static volatile unsigned *shared_word;
@@ -127,6 +127,15 @@ static void unload_library(void)
 static void nothing(void)
 {
 }
+static void copy_locked(void)
+{
+    CHECK(cuMemcpyHtoD_v2(room, victim.host, SIZE));
+}
+static void copy_pageable(void)
+{
+    static const char zeros[2 * SIZE];
+    CHECK(cuMemcpyHtoD_v2(room, zeros, sizeof zeros));
+}
 
 static const struct trial {
     const char *name;
@@ -139,6 +148,11 @@ static const struct trial {
               {"cuMipmappedArrayDestroy", make_mipmap, destroy_mipmap, nothing},
               {"cuModuleUnload", load_module, unload_module, nothing},
               {"cuLibraryUnload", load_library, unload_library, nothing}};
+
+/* These wait for their stream alone. */
+static const struct trial copies[] = {
+    {"cuMemcpyHtoD of page-locked memory", make_locked, copy_locked, free_locked},
+    {"cuMemcpyHtoD of pageable memory", nothing, copy_pageable, nothing}};
 
 static void work(CUstream stream, CUdeviceptr word)
 {
@@ -257,6 +271,7 @@ int main(void)
     CHECK(cuStreamCreate(&keeper, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc_v2(&elsewhere, 64));
     CHECK(cuMemAlloc_v2(&gate, 64));
+    CHECK(cuMemAlloc_v2(&room, 2 * SIZE));
     CHECK(cuMemsetD32_v2(gate, 0, 1));
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
         try_stream(&trials[i], "the default stream", NULL);
@@ -268,6 +283,8 @@ int main(void)
     shared_word = host;
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
         try_host(&trials[i], apart);
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
+        try_host(&copies[i], NULL);
     CHECK(cuDevicePrimaryCtxRelease_v2(device));
     return 0;
 }
