@@ -63,8 +63,7 @@ static enum rg_status secure_by_tls(struct rg_frontend *frontend, int fd, enum r
     const enum rg_status status =
         rg_tls_accept(fd, server, timeout_ms, &peer, &out->keys, out->why, sizeof out->why);
     rg_tls_server_release(server);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(status);
     out->peer.encrypted = 1;
     memcpy(out->exporter, peer.exporter, sizeof out->exporter);
     if (peer.shown && !peer.verified)

@@ -186,9 +186,8 @@ static enum rg_status look_once(const struct look *look, char *visible, struct r
                                 char *why, size_t why_size)
 {
     struct rg_driver_probe run;
-    enum rg_status status = begin(&run, look->sandboxes, look->library, look->soft, visible, why, why_size);
-    if (status != RG_OK)
-        return status;
+    enum rg_status status;
+    RG_TRY(begin(&run, look->sandboxes, look->library, look->soft, visible, why, why_size));
     while ((status = proceed(&run, why, why_size)) == RG_ERR_TIMEOUT) {
         const uint64_t now = rg_now_ns();
         struct pollfd wait = {.fd = run.fd, .events = POLLIN};
@@ -315,29 +314,34 @@ bool rg_driver_is_own(const struct rg_driver *driver)
     return strcmp(driver->info.kind, "soft") == 0 && is_soft_library(driver->info.path);
 }
 
+static enum rg_status find_named(const char *library, struct rg_sandboxes *sandboxes, struct rg_driver *out,
+                                 char *why, size_t why_size)
+{
+    char reason[RG_CONTROL_REASON] = "";
+    const enum rg_status status = try_driver(sandboxes, library, is_soft_library(library) ? "soft" : "nvidia",
+                                             out, reason, sizeof reason);
+    if (status != RG_OK)
+        rg_explain(why, why_size, "the driver does not work: %s (%s)", reason, library);
+    return status;
+}
+
+static enum rg_status find_any(struct rg_sandboxes *sandboxes, struct rg_driver *out, char *why,
+                               size_t why_size)
+{
+    char reason[RG_CONTROL_REASON] = "";
+    if (find_nvidia(sandboxes, out, reason, sizeof reason) == RG_OK)
+        return RG_OK;
+    rg_warn("no working NVIDIA driver (%s): using the software device, which computes on the CPU", reason);
+    return find_soft(sandboxes, out, why, why_size);
+}
+
 enum rg_status rg_driver_find(const char *wanted, struct rg_sandboxes *sandboxes, struct rg_driver *out,
                               char *why, size_t why_size)
 {
     memset(out, 0, sizeof *out);
-    enum rg_status status;
-    char reason[RG_CONTROL_REASON] = "";
-    if (strcmp(wanted, "soft") == 0) {
-        status = find_soft(sandboxes, out, why, why_size);
-    } else if (strcmp(wanted, "auto") == 0) {
-        status = find_nvidia(sandboxes, out, reason, sizeof reason);
-        if (status != RG_OK) {
-            rg_warn("no working NVIDIA driver (%s): using the software device, which computes on the CPU",
-                    reason);
-            status = find_soft(sandboxes, out, why, why_size);
-        }
-    } else {
-        status = try_driver(sandboxes, wanted, is_soft_library(wanted) ? "soft" : "nvidia", out, reason,
-                            sizeof reason);
-        if (status != RG_OK)
-            rg_explain(why, why_size, "the driver does not work: %s (%s)", reason, wanted);
-    }
-    if (status != RG_OK)
-        return status;
+    RG_TRY(strcmp(wanted, "soft") == 0   ? find_soft(sandboxes, out, why, why_size)
+           : strcmp(wanted, "auto") == 0 ? find_any(sandboxes, out, why, why_size)
+                                         : find_named(wanted, sandboxes, out, why, why_size));
     rg_info("driver: %s, CUDA %u.%u, %s", out->info.kind, out->info.version / 1000,
             out->info.version % 1000 / 10, out->info.path);
     for (uint32_t i = 0; i < out->n_devices; i++)

@@ -223,10 +223,8 @@ static enum rg_status start(struct rg_sessions *sessions, const struct rg_driver
     if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL &&
         !rg_sessions_any_leaves(sessions, info))
         return rg_warm_make_room(sessions, info) ? RG_ERR_TIMEOUT : make_room(sessions, entry, answer);
-    if (status == RG_OK)
-        status = check_quotas(sessions, entry, answer);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(status);
+    RG_TRY(check_quotas(sessions, entry, answer));
     sessions->next_id++;
     status = rg_worker_process_start(sessions, driver, entry, wanted, files, why, sizeof why);
     if (status != RG_OK) {
