@@ -2,10 +2,11 @@
  * capability.c - see capability.h.
  *
  * What compiles for exactly what it finds (looked at in 2026): numba, whose linker refuses a capability that it does not
- * know; NVIDIA Warp, whose compiler does; Triton; programs that hand the device's capability to NVRTC, themselves or through
- * cuda-python; PyTorch, whose own compiler writes Triton. CuPy does not: it takes the nearest one that NVRTC knows. A program that
- * has libraries loaded whose code is chosen without the driver (cuBLAS, and what stands on it) is better off with their needs met,
- * unless it uses numba, Warp or PyTorch, which do nothing at all otherwise. cuFFT runs with any capability, and cuRAND with 12.1.
+ * know; NVIDIA Warp, whose compiler does; cuVS, which links some of its kernels with nvJitLink; Triton; programs that hand
+ * the device's capability to NVRTC, themselves or through cuda-python; PyTorch, whose own compiler writes Triton. CuPy does
+ * not: it takes the nearest one that NVRTC knows. A program that has libraries loaded whose code is chosen without the driver
+ * (cuBLAS, and what stands on it) is better off with their needs met, unless it uses numba, Warp or PyTorch, which do nothing at
+ * all otherwise, or cuVS. cuFFT runs with any capability, and cuRAND with 12.1.
  * What such a library itself asks it is told what it needs: then both can be had.
  *
  * A compiler's own list says what it knows, if it is NVRTC and has been loaded; else it is taken to be new.
@@ -43,8 +44,8 @@ static bool in(const char *path, const char *const *words)
 
 static void look_at(struct seen *seen, const char *path)
 {
-    static const char *const must[] = {"/numba_cuda/", "/numba/cuda/", "/warp/bin/warp.so", "/libtorch_cuda",
-                                       NULL};
+    static const char *const must[] = {"/numba_cuda/",   "/numba/cuda/", "/warp/bin/warp.so",
+                                       "/libtorch_cuda", "/libcuvs.so",  NULL};
     static const char *const compilers[] = {"/libtriton.", "/cuda/bindings/_internal/nvrtc.",
                                             "/cuda/bindings/_bindings/cynvrtc.", NULL};
     static const char *const libraries[] = {"/libcublas", "/libcusolver", "/libcusparse", "/cupy/", NULL};

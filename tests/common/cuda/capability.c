@@ -28,6 +28,9 @@ Test(capability, of_objects)
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/triton/_C/libtriton.so", "/v/libcublas.so.13")), 0);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/torch/lib/libtorch_cuda.so", "/v/libcublas.so.13")),
                  121);
+    cr_assert_eq(
+        rg_capability_of_objects(OBJECTS("/v/cupy/_core/core.so", "/v/libcublas.so.13", "/v/libcuvs.so")),
+        121);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/cuda/bindings/_internal/nvrtc.cpython.so")), 121);
     cr_assert_eq(rg_capability_of_objects(
                      OBJECTS("/v/cuda/bindings/_internal/nvrtc.cpython.so", "/v/cupy/_core/core.so")),
