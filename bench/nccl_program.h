@@ -15,17 +15,17 @@ static struct {
 #undef MEMBER
 } nccl;
 
-/** Finds them in the library that the program would get. */
+/** Finds them in the library that the program would get; those of later versions than its own stay NULL. */
 static inline void load_nccl(void)
 {
     void *library = dlopen("libnccl.so.2", RTLD_NOW);
     if (!library)
         fail("%s", dlerror());
-#define FIND(name)                                                                                           \
-    if (!(nccl.name = (__typeof__(name) *)dlsym(library, #name)))                                            \
-        fail("%s", dlerror());
+#define FIND(name) nccl.name = (__typeof__(name) *)dlsym(library, #name);
     RG_NCCL_FUNCTIONS(FIND)
 #undef FIND
+    if (!nccl.ncclCommInitAll || !nccl.ncclAllReduce)
+        fail("libnccl.so.2 has no ncclCommInitAll or ncclAllReduce: is it NCCL's?");
 }
 
 static inline void check_nccl(ncclResult_t result, const char *call)

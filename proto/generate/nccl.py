@@ -112,8 +112,8 @@ def emit(functions, later, out):
 def page(functions, later, path):
     served = sum(function.cls != "refused" for function in functions)
     lines = ["# NCCL coverage", "",
-             "Generated from [proto/nccl](../proto/nccl/functions.txt). NCCL 2.27 has "
-             f"{len(functions)} functions; **{served} are served**. Each is also exported with a `p` in front of its name. "
+             "Generated from [proto/nccl](../proto/nccl/functions.txt). NCCL 2.27, with `ncclAlltoAll`, `ncclGather` and `ncclScatter` of "
+             f"2.28, has {len(functions)} functions; **{served} are served**. Each is also exported with a `p` in front of its name. "
              "[training.md](training.md) says how they work remotely.", "", "| class | meaning | functions |", "|---|---|---:|"]
     for cls, meaning in MEANING.items():
         lines.append(f"| {cls} | {meaning} | {sum(function.cls == cls for function in functions)} |")

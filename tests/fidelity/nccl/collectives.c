@@ -240,6 +240,53 @@ static void all_to_all(void)
     }
 }
 
+/* The same as one call; and a gathering and a scattering, which the root does in its place where `in_place`. */
+static void collective_messages(bool in_place)
+{
+    const size_t each = 321, bytes = each * 4, whole = bytes * (size_t)n;
+    const int root = n - 1;
+    for (int rank = 0; rank < n; rank++) {
+        fill(rank, ncclInt32, each * (size_t)n);
+        upload(rank, whole, sends[rank]);
+    }
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < n; rank++)
+        NCCL(ncclAlltoAll((void *)sends[rank], (void *)receives[rank], each, ncclInt32, comms[rank],
+                          streams[rank]));
+    NCCL(ncclGroupEnd());
+    for (int rank = 0; rank < n; rank++) {
+        for (int peer = 0; peer < n; peer++)
+            memcpy(expected + bytes * (size_t)peer, inputs[peer] + bytes * (size_t)rank, bytes);
+        compare("ncclAlltoAll", rank, receives[rank], whole);
+    }
+    const size_t own = bytes * (size_t)root;
+    if (in_place)
+        upload(root, whole, receives[root]);
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < n; rank++)
+        NCCL(ncclGather((void *)(in_place && rank == root ? receives[rank] + own : sends[rank] + own),
+                        rank == root ? (void *)receives[rank] : NULL, each, ncclInt32, root, comms[rank],
+                        streams[rank]));
+    NCCL(ncclGroupEnd());
+    for (int peer = 0; peer < n; peer++)
+        memcpy(expected + bytes * (size_t)peer, inputs[peer] + own, bytes);
+    compare("ncclGather", root, receives[root], whole);
+    if (in_place)
+        upload(root, whole, receives[root]);
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < n; rank++) {
+        const CUdeviceptr from = in_place ? receives[rank] : sends[rank],
+                          to = in_place && rank == root ? from + own : receives[rank];
+        NCCL(ncclScatter(rank == root ? (void *)from : NULL, (void *)to, each, ncclInt32, root, comms[rank],
+                         streams[rank]));
+    }
+    NCCL(ncclGroupEnd());
+    for (int rank = 0; rank < n; rank++) {
+        memcpy(expected, inputs[root] + bytes * (size_t)rank, bytes);
+        compare("ncclScatter", rank, receives[rank] + (in_place && rank == root ? own : 0), bytes);
+    }
+}
+
 /* Many operations in flight, each using what the one before left, without a wait in between. */
 static void chain(void)
 {
@@ -380,6 +427,11 @@ static void wrong_use(void)
     TELL(nccl.ncclReduce(send, receive, 1, ncclFloat32, ncclSum, -1, comms[0], streams[0]));
     TELL(nccl.ncclSend(send, 1, ncclFloat32, n, comms[0], streams[0]));
     TELL(nccl.ncclRecv(receive, 1, ncclFloat32, -1, comms[0], streams[0]));
+    TELL(nccl.ncclAlltoAll(send, receive, 1, ncclFloat32, NULL, streams[0]));
+    TELL(nccl.ncclAlltoAll(send, NULL, 1, ncclFloat32, comms[0], streams[0]));
+    TELL(nccl.ncclAlltoAll(send, receive, 0, ncclFloat32, comms[0], streams[0]));
+    TELL(nccl.ncclGather(send, receive, 1, ncclFloat32, n, comms[0], streams[0]));
+    TELL(nccl.ncclScatter(NULL, receive, 1, ncclFloat32, 0, comms[0], streams[0]));
     TELL(nccl.ncclAllReduce(send, receive, (size_t)1 << 62, ncclFloat64, ncclSum, comms[0], streams[0]));
     TELL(nccl.ncclGroupEnd());
     TELL(nccl.ncclGroupSimulateEnd(NULL));
@@ -564,12 +616,16 @@ int main(int argc, char **argv)
     made_operators(ncclFloat32, true);
     made_operators(ncclFloat32, false);
     all_to_all();
+    collective_messages(false);
+    collective_messages(true);
     chain();
     threads();
     wrong_use();
     without_blocking();
     disagreement();
     all_to_all();
+    collective_messages(false);
+    collective_messages(true);
     for (int rank = 0; rank < n; rank++) {
         TELL(nccl.ncclCommFinalize(comms[rank]));
         TELL(nccl.ncclCommDestroy(comms[rank]));

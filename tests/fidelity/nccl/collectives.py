@@ -68,10 +68,10 @@ def own_library(build, address):
 
 def later_functions(build, address):
     """Python binds all symbols of what it loads: a framework built for a later NCCL must load."""
-    code = "import ctypes; print('it is', ctypes.CDLL(None, ctypes.RTLD_GLOBAL).ncclAlltoAll(0, 0, 0, 0, 0, 0))"
+    code = "import ctypes; print('it is', ctypes.CDLL(None, ctypes.RTLD_GLOBAL).ncclCommGrow(0, 0, 0, 0, 0, 0))"
     result = build.run_remote([sys.executable, "-c", code], address)
     expect(result.status == 0 and "it is 5\n" in result.output, "a function of a later version is there, and refused", result)
-    expect("NCCL's ncclAlltoAll is of a later version than 2.27" in result.errors, "which is said", result)
+    expect("NCCL's ncclCommGrow is of a later version than 2.27" in result.errors, "which is said", result)
 
 
 def main():
