@@ -166,7 +166,6 @@ static void ask_of_device(void)
         break;
     case 2:
         TELL(cuDeviceGetAttribute, or_null(&number), (CUdevice_attribute)choose(160), a_number());
-        printf("  %d\n", number);
         break;
     case 3:
         TELL(cuDeviceTotalMem_v2, or_null(&size), a_number());
