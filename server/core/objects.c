@@ -99,9 +99,12 @@ uint64_t rg_objects_handle(struct rg_objects *objects, enum rg_kind kind, const 
 void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user),
                      void *user)
 {
-    for (uint32_t i = 0; i < objects->n_pages * RG_OBJECT_PAGE; i++)
-        if (objects->pages[i / RG_OBJECT_PAGE] && at(objects, i)->handle)
-            each(at(objects, i), user);
+    for (uint32_t page = 0; page < objects->n_pages; page++) {
+        struct rg_object *first = objects->pages[page];
+        for (struct rg_object *entry = first; first && entry < first + RG_OBJECT_PAGE; entry++)
+            if (entry->handle)
+                each(entry, user);
+    }
 }
 
 void rg_objects_fini(struct rg_objects *objects)

@@ -1,6 +1,6 @@
 /*
  * threads.c - threads that are used again: to make one, and to end it, takes the address sanitizer longer than most inputs take. Linked in
- * the place of pthread_create, pthread_join and pthread_detach (rg_fuzzer … THREADS).
+ * the place of pthread_create, pthread_join and pthread_detach (rg_fuzzer … THREADS). None has a name, as each would be a file to write.
  *
  * A thread that is joined, or detached and done, waits for the next job. What it has of its own (thread-local variables) stays; no code
  * here ends a thread otherwise than by returning. Any thread.
@@ -34,6 +34,7 @@ int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes, void
                           void *argument);
 int __wrap_pthread_join(pthread_t thread, void **result);
 int __wrap_pthread_detach(pthread_t thread);
+int __wrap_pthread_setname_np(pthread_t thread, const char *name);
 
 /* The lock is held. */
 static void rest(struct worker *worker)
@@ -145,5 +146,11 @@ int __wrap_pthread_detach(pthread_t thread)
     worker->detached = true;
     if (worker->done)
         rest(worker);
+    return 0;
+}
+
+int __wrap_pthread_setname_np(pthread_t thread, const char *name)
+{
+    (void)thread, (void)name;
     return 0;
 }
