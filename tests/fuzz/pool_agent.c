@@ -435,7 +435,7 @@ static void end(void)
         free(check);
     }
     while (agent.n_undo)
-        free(agent.undo[--agent.n_undo]);
+        json_decref(agent.undo[--agent.n_undo]);
     free(agent.undo);
     agent.undo = NULL;
     rg_own_fini(&agent.own);
