@@ -16,7 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE 4096ull
+/* nothing is below, as Linux has it for users other than root, to whom a NULL pointer would lead somewhere */
+#define LEAST (64u << 10)
+#define PAGE  4096ull
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_range *ranges; /* by start */
@@ -261,7 +263,7 @@ bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size)
 {
     uint64_t at, end;
     bool good = true;
-    if (!pages_of(start, size, &at, &end))
+    if (start < LEAST || !pages_of(start, size, &at, &end))
         return false;
     RG_SCOPED_LOCK(&lock);
     size_t low = ends_after(at);

@@ -44,6 +44,12 @@ static int reserve(void)
     return (int)cuMemAddressReserve(&address, 2 << 20, 0, 0, 0);
 }
 
+static int allocate_managed(void)
+{
+    CUdeviceptr address;
+    return (int)cuMemAllocManaged(&address, 4096, CU_MEM_ATTACH_GLOBAL);
+}
+
 static int split_processors(void)
 {
     CUdevResource all = {.type = CU_DEV_RESOURCE_TYPE_SM}, groups[2], rest;
@@ -233,6 +239,13 @@ static void own_memory(struct rg_writer *w)
         script_reply(w, 0, 0, &address, sizeof address);
 }
 
+/* Where NULL pointers lead. */
+static void no_address(struct rg_writer *w)
+{
+    for (int i = 0; i < TRIES; i++)
+        script_reply(w, 0, 0, nothing, 8);
+}
+
 static void more_groups(struct rg_writer *w)
 {
     unsigned char answer[4 + 3 * sizeof(CUdevResource)] = {3};
@@ -360,6 +373,10 @@ static const struct refusal {
      "device addresses collide with this program's own memory (8 tries); allocation fails"},
     {"reservation", reserve, own_memory, CUDA_ERROR_OUT_OF_MEMORY,
      "device addresses collide with this program's own memory (8 tries); reservation fails"},
+    {"managed_memory", allocate_managed, own_memory, CUDA_ERROR_OUT_OF_MEMORY,
+     "the server's address for managed memory is in use in this program"},
+    {"managed_memory_nowhere", allocate_managed, no_address, CUDA_ERROR_OUT_OF_MEMORY,
+     "the server's address for managed memory is in use in this program"},
     {"more_groups", split_processors, more_groups, CUDA_ERROR_UNKNOWN,
      "more groups of multiprocessors than were asked for"},
     {"variable_outside", find_variable, variable_outside, CUDA_ERROR_UNKNOWN,
