@@ -12,12 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static __thread struct {
+static __thread struct group {
     unsigned depth;
     ncclResult_t failed;
     struct rg_nccl_submitted *calls;
     size_t n_calls;
     bool captured; /* streams of some are */
+    struct used_operator {
+        ncclComm_t comm;
+        int op;
+    } * operators; /* of `calls`, made by the program, which may destroy them before the group ends */
+    size_t n_operators;
     struct rg_nccl_begun *beginnings;
     size_t n_beginnings;
 } group;
@@ -219,6 +224,29 @@ static ncclResult_t check(const struct parameters *call)
     return call->count ? check_stream(call) : ncclSuccess;
 }
 
+/* What the group's call needs of an operator stays until the group has ended: itself, and its communicator. */
+static bool keep_operator(ncclComm_t comm, int op)
+{
+    if (op < ncclNumOps)
+        return true;
+    struct used_operator *kept =
+        more((void **)&group.operators, &group.n_operators, RG_NCCL_GROUP_MAX, sizeof *kept);
+    if (!kept)
+        return false;
+    *kept = (struct used_operator){comm, op};
+    rg_nccl_comm_hold(comm);
+    rg_nccl_operator_keep(comm, op);
+    return true;
+}
+
+static void release_operators(const struct used_operator *operators, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        rg_nccl_operator_release(operators[i].comm, operators[i].op);
+        rg_nccl_comm_let_go(operators[i].comm);
+    }
+}
+
 static ncclResult_t submit(struct parameters call)
 {
     ncclResult_t result = check(&call);
@@ -242,7 +270,9 @@ static ncclResult_t submit(struct parameters call)
     if (!group.depth)
         return run(&one, 1, one.capture != 0);
     struct rg_nccl_submitted *kept =
-        more((void **)&group.calls, &group.n_calls, RG_NCCL_GROUP_MAX, sizeof *kept);
+        keep_operator(call.comm, (int)call.op)
+            ? more((void **)&group.calls, &group.n_calls, RG_NCCL_GROUP_MAX, sizeof *kept)
+            : NULL;
     if (!kept)
         return rg_nccl_group_failed(ncclSystemError);
     *kept = one;
@@ -311,27 +341,34 @@ ncclResult_t ncclGroupStart(void)
     return ncclSuccess;
 }
 
+static ncclResult_t run_group(const struct group *ended)
+{
+    if (ended->failed != ncclSuccess) {
+        rg_nccl_begin_none(ended->beginnings, ended->n_beginnings);
+        return ended->failed;
+    }
+    const ncclResult_t begun = rg_nccl_begin_all(ended->beginnings, ended->n_beginnings);
+    if (begun != ncclSuccess && begun != ncclInProgress)
+        return begun;
+    const ncclResult_t ran =
+        run(ended->calls, ended->n_calls, ended->captured); /* of communicators that have begun before */
+    return ran == ncclSuccess ? begun : ran;
+}
+
 ncclResult_t ncclGroupEnd(void)
 {
     if (!group.depth)
         return rg_nccl_fail(ncclInvalidUsage, "ncclGroupEnd: no group has begun");
     if (--group.depth)
         return ncclSuccess;
-    RG_CLEANUP_FREE struct rg_nccl_begun *beginnings = group.beginnings;
-    RG_CLEANUP_FREE struct rg_nccl_submitted *calls = group.calls;
-    const size_t n_beginnings = group.n_beginnings, n_calls = group.n_calls;
-    const ncclResult_t failed = group.failed;
-    const bool captured = group.captured;
+    const struct group ended = group;
     memset(&group, 0, sizeof group);
-    if (failed != ncclSuccess) {
-        rg_nccl_begin_none(beginnings, n_beginnings);
-        return failed;
-    }
-    const ncclResult_t begun = rg_nccl_begin_all(beginnings, n_beginnings);
-    if (begun != ncclSuccess && begun != ncclInProgress)
-        return begun;
-    const ncclResult_t ran = run(calls, n_calls, captured); /* of communicators that have begun before */
-    return ran == ncclSuccess ? begun : ran;
+    const ncclResult_t result = run_group(&ended);
+    release_operators(ended.operators, ended.n_operators);
+    free(ended.operators);
+    free(ended.calls);
+    free(ended.beginnings);
+    return result;
 }
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)

@@ -49,8 +49,8 @@ struct ncclComm {
     struct rg_nccl_operator {
         int number;
         ncclDataType_t type;
-        unsigned graphs; /* calls of graphs with it */
-        bool ended;      /* by the program: it goes with the last of them */
+        unsigned calls; /* of graphs, and of groups that have not ended, with it */
+        bool ended;     /* by the program: it goes with the last of them */
     } * operators;
     size_t n_operators;
 };
@@ -81,7 +81,7 @@ void rg_nccl_comm_end(ncclComm_t comm, bool over);
 ncclResult_t rg_nccl_ready(const char *function, ncclComm_t comm);
 /** Whether `op` is NCCL's, or was made for the communicator and the type. */
 bool rg_nccl_knows_operator(ncclComm_t comm, int op, ncclDataType_t type);
-/** A call of a graph has the operator, or has it no more. NCCL's own are let be. */
+/** A call of a graph, or of a group until it ends, has the operator, or has it no more. NCCL's own are let be. */
 void rg_nccl_operator_keep(ncclComm_t comm, int op);
 void rg_nccl_operator_release(ncclComm_t comm, int op);
 

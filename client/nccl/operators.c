@@ -11,7 +11,7 @@
 static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER; /* guards the operators of all communicators; a leaf */
 
-/* Also one that graphs alone still have; NULL: there is none of that number. The lock is held. */
+/* Also one that calls alone still have; NULL: there is none of that number. The lock is held. */
 static struct rg_nccl_operator *find(ncclComm_t comm, int number)
 {
     for (size_t i = 0; i < comm->n_operators; i++)
@@ -40,7 +40,7 @@ static bool add_operator(ncclComm_t comm, int number, ncclDataType_t type)
     return true;
 }
 
-/* The program has no use for it any more: whether it was there. *now: nor has a graph, and it is gone. */
+/* The program has no use for it any more: whether it was there. *now: nor has a call that is kept, and it is gone. */
 static bool drop_operator(ncclComm_t comm, int number, bool *now)
 {
     RG_SCOPED_LOCK(&lock);
@@ -48,7 +48,7 @@ static bool drop_operator(ncclComm_t comm, int number, bool *now)
     if (!made || made->ended)
         return false;
     made->ended = true;
-    *now = !made->graphs;
+    *now = !made->calls;
     if (*now)
         *made = comm->operators[--comm->n_operators];
     return true;
@@ -67,14 +67,14 @@ void rg_nccl_operator_keep(ncclComm_t comm, int op)
     RG_SCOPED_LOCK(&lock);
     struct rg_nccl_operator *made = find(comm, op);
     if (made)
-        made->graphs++;
+        made->calls++;
 }
 
 void rg_nccl_operator_release(ncclComm_t comm, int op)
 {
     pthread_mutex_lock(&lock);
     struct rg_nccl_operator *made = find(comm, op);
-    const bool last = made && --made->graphs == 0 && made->ended;
+    const bool last = made && --made->calls == 0 && made->ended;
     if (last)
         *made = comm->operators[--comm->n_operators];
     pthread_mutex_unlock(&lock);

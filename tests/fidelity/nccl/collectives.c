@@ -214,6 +214,34 @@ static void made_operators(ncclDataType_t type, bool on_device)
     TELL(nccl.ncclRedOpDestroy(ncclSum, comms[0]));
 }
 
+/* Each rank's operator is made, used and destroyed within one group, so that there is never more than one of a communicator. */
+static void operators_within_group(void)
+{
+    const double factors[] = {2, 3, 1, 2};
+    const size_t count = 100, size = count * sizeof(uint32_t);
+    ncclRedOp_t op = ncclSum;
+    for (int rank = 0; rank < n; rank++) {
+        fill(rank, ncclUint32, 2 * count);
+        upload(rank, 2 * size, sends[rank]);
+    }
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < n; rank++)
+        for (size_t part = 0; part < 2; part++) {
+            uint32_t factor = (uint32_t)factors[rank] * (part ? 5 : 1);
+            NCCL(ncclRedOpCreatePreMulSum(&op, &factor, ncclUint32, ncclScalarHostImmediate, comms[rank]));
+            NCCL(ncclAllReduce((void *)(sends[rank] + part * size), (void *)(receives[rank] + part * size),
+                               count, ncclUint32, op, comms[rank], streams[rank]));
+            NCCL(ncclRedOpDestroy(op, comms[rank]));
+        }
+    TELL(nccl.ncclRedOpDestroy(op, comms[n - 1]));
+    NCCL(ncclGroupEnd());
+    reduce_all(ncclUint32, ncclSum, 2 * count, -1, factors);
+    for (size_t i = count; i < 2 * count; i++)
+        ((uint32_t *)(void *)expected)[i] *= 5;
+    for (int rank = 0; rank < n; rank++)
+        compare("operators that end within a group", rank, receives[rank], 2 * size);
+}
+
 /* --- messages -------------------------------------------------------------------------------------------- */
 
 /* Everybody to everybody, itself included, in one group; receiving is called first. */
@@ -615,6 +643,7 @@ int main(int argc, char **argv)
         made_operators((ncclDataType_t)type, type % 2);
     made_operators(ncclFloat32, true);
     made_operators(ncclFloat32, false);
+    operators_within_group();
     all_to_all();
     collective_messages(false);
     collective_messages(true);
