@@ -83,7 +83,8 @@ static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_ptx_f
         return value;
     for (LLVMValueRef frame = LLVMGetFirstFunction(gen->llvm); frame != NULL;
          frame = LLVMGetNextFunction(frame))
-        if (LLVMCountBasicBlocks(frame) > 0 && LLVMTypeOf(LLVMGetParam(frame, 1)) == gen->pointer)
+        if (LLVMCountBasicBlocks(frame) > 0 && LLVMCountParams(frame) > 1 &&
+            LLVMTypeOf(LLVMGetParam(frame, 1)) == gen->pointer)
             describe_params(gen, frame, kernel);
     LLVMSetLinkage(value, LLVMInternalLinkage);
     add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "alwaysinline", 0);
