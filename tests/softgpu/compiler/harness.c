@@ -94,12 +94,13 @@ void free_program(struct sg_program *program)
     sg_program_destroy(program);
 }
 
-static void *code_of(struct sg_program *program)
+static void *code_of(struct sg_program *program, size_t index)
 {
     struct sg_text log = {0};
     void *code = NULL;
-    enum sg_compile_status status = sg_program_code(program, 0, &log, &code);
-    cr_assert_eq(status, SG_COMPILE_OK, "status %d: %s", status, log.data == NULL ? "" : log.data);
+    enum sg_compile_status status = sg_program_code(program, index, &log, &code);
+    cr_assert_eq(status, SG_COMPILE_OK, "%s: status %d: %s", sg_program_kernel(program, index)->name, status,
+                 log.data == NULL ? "" : log.data);
     sg_text_fini(&log);
     return code;
 }
@@ -119,36 +120,59 @@ void run_block(struct sg_program *program, uint32_t threads, const void *params)
     memcpy(copy, params, kernel->params_size);
     block.shared_static = kernel->shared_static;
     sg_block_code code;
-    void *address = code_of(program);
+    void *address = code_of(program, 0);
     memcpy(&code, &address, sizeof(code));
     code(&block, copy);
 }
 
-void run_grid_reported(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params,
-                       struct sg_fault_report *report)
+size_t kernel_index(struct sg_program *program, const char *name)
 {
-    const struct sg_kernel *kernel = sg_program_kernel(program, 0);
+    const struct sg_kernel *kernel;
+    for (size_t i = 0; (kernel = sg_program_kernel(program, i)) != NULL; i++)
+        if (strcmp(kernel->name, name) == 0)
+            return i;
+    cr_assert_fail("no kernel %s", name);
+    return SIZE_MAX;
+}
+
+int run_kernel(struct sg_program *program, size_t index, const uint32_t grid[3], const uint32_t block[3],
+               const void *params, struct sg_fault_report *report)
+{
+    const struct sg_kernel *kernel = sg_program_kernel(program, index);
+    struct sg_fault_report unread;
     struct sg_launch launch = {
         .kernel_name = kernel->name,
-        .code = code_of(program),
+        .code = code_of(program, index),
         .form = kernel->form,
         .cooperative = kernel->cooperative,
-        .grid = {blocks, 1, 1},
-        .block = {threads, 1, 1},
+        .grid = {grid[0], grid[1], grid[2]},
+        .block = {block[0], block[1], block[2]},
         .params = params,
         .params_size = kernel->params_size,
         .shared_static = kernel->shared_static,
         .shared_dynamic = 1024,
         .stack_size = kernel->local_size,
     };
-    sg_exec_run(&launch, report);
+    return (int)sg_exec_run(&launch, report != NULL ? report : &unread);
 }
 
 int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params)
 {
-    struct sg_fault_report report;
-    run_grid_reported(program, blocks, threads, params, &report);
-    return report.fault;
+    return run_kernel(program, 0, (uint32_t[3]){blocks, 1, 1}, (uint32_t[3]){threads, 1, 1}, params, NULL);
+}
+
+void run_block_of(const char *text, uint32_t threads, const void *params)
+{
+    struct sg_program *program = program_of(text);
+    run_block(program, threads, params);
+    free_program(program);
+}
+
+void run_grid_of(const char *text, uint32_t blocks, uint32_t threads, const void *params)
+{
+    struct sg_program *program = program_of(text);
+    cr_assert_eq(run_grid(program, blocks, threads, params), 0, "%s", text);
+    free_program(program);
 }
 
 struct results {
@@ -182,10 +206,7 @@ static struct results run(const char *body, const uint64_t in[8])
             "st.global.b64 [%%a2], %%rd0;\nst.global.f64 [%%a2+8], %%fd0;\nst.global.b32 [%%a2+16], %%r0;\n"
             "st.global.f32 [%%a2+20], %%f0;\nst.global.b16 [%%a2+24], %%h0;\nselp.b32 %%r9, 1, 0, %%p0;\n"
             "st.global.b32 [%%a2+28], %%r9;\nret;\n}\n");
-    struct sg_program *program = program_of(text);
-    const void *params[2] = {in, &results};
-    run_block(program, 1, params);
-    free_program(program);
+    run_block_of(text, 1, PARAMS(in, &results));
     free(text);
     return results;
 }

@@ -32,11 +32,18 @@ void place_variables(struct sg_program *program);
 void *variable_address(struct sg_program *program, const char *name);
 /** Runs kernel 0 in block form, `threads` threads in x, on `params`. */
 void run_block(struct sg_program *program, uint32_t threads, const void *params);
-/** Runs kernel 0 through the engine, whatever its form. */
-int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params);
 struct sg_fault_report;
-void run_grid_reported(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params,
-                       struct sg_fault_report *report);
+/** Of a name; fails the test if there is none. */
+size_t kernel_index(struct sg_program *program, const char *name);
+/** Runs a kernel through the engine, whatever its form: the fault, 0 for none. `report` may be NULL. */
+int run_kernel(struct sg_program *program, size_t index, const uint32_t grid[3], const uint32_t block[3],
+               const void *params, struct sg_fault_report *report);
+/** The same of kernel 0, in one dimension. */
+int run_grid(struct sg_program *program, uint32_t blocks, uint32_t threads, const void *params);
+/** The same of text, as program_of takes it: in block form, or without a fault. */
+void run_block_of(const char *text, uint32_t threads, const void *params);
+void run_grid_of(const char *text, uint32_t blocks, uint32_t threads, const void *params);
+#define PARAMS(...) ((const void *[]){__VA_ARGS__}) /* of a kernel whose parameters are pointers */
 void free_program(struct sg_program *program);
 
 /** The log of text that must not compile (header added: the text's first line is line 4). */

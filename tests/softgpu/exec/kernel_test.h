@@ -63,20 +63,25 @@ static inline struct sg_launch thread_launch(sg_thread_code code, uint32_t block
                               .params_size = sizeof(*pointer)};
 }
 
-static inline enum sg_fault run_threads(sg_thread_code code, uint32_t blocks, uint32_t threads, void *pointer)
+/** Runs it, whatever is reported of a fault. */
+static inline enum sg_fault run_launch(const struct sg_launch *launch)
 {
     struct sg_fault_report report;
+    return sg_exec_run(launch, &report);
+}
+
+static inline enum sg_fault run_threads(sg_thread_code code, uint32_t blocks, uint32_t threads, void *pointer)
+{
     struct sg_launch launch = thread_launch(code, blocks, threads, &pointer);
-    return sg_exec_run(&launch, &report);
+    return run_launch(&launch);
 }
 
 static inline enum sg_fault run_blocks(sg_block_code code, uint32_t blocks, uint32_t threads, void *pointer)
 {
-    struct sg_fault_report report;
     struct sg_launch launch = thread_launch(NULL, blocks, threads, &pointer);
     launch.code = (void *)(uintptr_t)code;
     launch.form = SG_CODE_BLOCK;
-    return sg_exec_run(&launch, &report);
+    return run_launch(&launch);
 }
 
 /** The pointer that is the kernel's parameter. */

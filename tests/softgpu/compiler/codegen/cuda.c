@@ -13,41 +13,14 @@
 
 static bool has_form(struct sg_program *program, const char *name, enum sg_code_form form)
 {
-    const struct sg_kernel *kernel;
-    for (size_t i = 0; (kernel = sg_program_kernel(program, i)) != NULL; i++)
-        if (strcmp(kernel->name, name) == 0)
-            return kernel->form == form;
-    cr_assert_fail("no kernel %s", name);
-    return false;
+    return sg_program_kernel(program, kernel_index(program, name))->form == form;
 }
 
 static int launch(struct sg_program *program, const char *name, const uint32_t grid[2],
                   const uint32_t block[2], const void *params)
 {
-    const struct sg_kernel *kernel;
-    for (size_t i = 0; (kernel = sg_program_kernel(program, i)) != NULL; i++) {
-        if (strcmp(kernel->name, name) != 0)
-            continue;
-        struct sg_text log = {0};
-        void *code = NULL;
-        cr_assert_eq(sg_program_code(program, i, &log, &code), SG_COMPILE_OK, "%s: %s", name, log.data);
-        struct sg_launch launch = {
-            .kernel_name = name,
-            .code = code,
-            .form = kernel->form,
-            .cooperative = kernel->cooperative,
-            .grid = {grid[0], grid[1], 1},
-            .block = {block[0], block[1], 1},
-            .params = params,
-            .params_size = kernel->params_size,
-            .shared_static = kernel->shared_static,
-            .stack_size = kernel->local_size,
-        };
-        struct sg_fault_report report;
-        return sg_exec_run(&launch, &report);
-    }
-    cr_assert_fail("no kernel %s", name);
-    return -1;
+    return run_kernel(program, kernel_index(program, name), (uint32_t[3]){grid[0], grid[1], 1},
+                      (uint32_t[3]){block[0], block[1], 1}, params, NULL);
 }
 
 /* --- mathematics --- */

@@ -22,11 +22,8 @@ static void run_form(const char *body, uint32_t in[256], uint32_t out[256])
                  "ld.param.u64 %%in, [pin]; ld.param.u64 %%out, [pout]; mov.u32 %%t, %%tid.x;\n"
                  "mad.wide.u32 %%a, %%t, 4, %%out;\n%s\nret;\n}\n",
                  body) > 0);
-    struct sg_program *program = program_of(text);
-    const void *params[2] = {in, out};
     memset(out, 0, 256 * sizeof(*out));
-    cr_assert_eq(run_grid(program, 1, 64, params), 0, "%s", body);
-    free_program(program);
+    run_grid_of(text, 1, 64, PARAMS(in, out));
     free(text);
 }
 

@@ -40,6 +40,13 @@ static void keep(struct sg_cache *cache, const char *key, const char *data)
     sg_cache_write(cache, &digest, data, strlen(data));
 }
 
+/* A child process, -1: any, has ended well. */
+static void await_child(pid_t child)
+{
+    int status;
+    CHECK(waitpid(child, &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* Number and bytes of the files in the folder; *name is one of them. */
 static unsigned files(uint64_t *bytes, char *name, size_t name_size)
 {
@@ -245,8 +252,7 @@ static void test_processes(void)
         exit(0);
     }
     for (int process = 0; process < PROCESSES; process++) {
-        int status;
-        CHECK(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        await_child(-1);
     }
 }
 
@@ -333,12 +339,11 @@ static void test_other_process(void)
     setenv("SOFTGPU_CACHE", folder, 1);
     for (int process = 0; process < 3; process++) {
         pid_t child = fork();
-        int status;
         if (child == 0) {
             expect_run("3", 120, 16, process > 0, process == 0);
             exit(0);
         }
-        CHECK(wait(&status) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        await_child(child);
     }
 }
 
@@ -379,12 +384,11 @@ static void test_large(void)
     void *first, *code;
     setenv("SOFTGPU_CACHE", folder, 1);
     pid_t child = fork();
-    int status;
     if (child == 0) {
         large_program(&first);
         _exit(0);
     }
-    CHECK(wait(&status) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    await_child(child);
     const unsigned kept = files(NULL, NULL, 0);
     CHECK(kept >= 1 && kept <= 3);
     struct sg_program *program = large_program(&first);
@@ -408,14 +412,13 @@ static void test_exit(void)
     setenv("SOFTGPU_CACHE", "off", 1);
     for (int i = 0; i < 8; i++) {
         pid_t child = fork();
-        int status;
         if (child == 0) {
             void *code;
             large_program(&code);
             usleep((useconds_t)i * 30000);
             exit(0);
         }
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        await_child(child);
     }
 }
 
@@ -435,7 +438,6 @@ static void test_environment(void)
     };
     CHECK(mkdir(folder, 0700) == 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int status;
         if (fork() == 0) {
             const char *names[] = {"SOFTGPU_CACHE", "XDG_CACHE_HOME", "HOME"};
             const char *values[] = {cases[i].cache, cases[i].xdg, cases[i].home};
@@ -460,7 +462,7 @@ static void test_environment(void)
             CHECK(run_program("1", 120, &counter) == 12);
             exit(0);
         }
-        CHECK(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        await_child(-1);
     }
 }
 

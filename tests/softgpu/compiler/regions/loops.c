@@ -24,7 +24,7 @@ static const uint32_t shapes[][3] = {{256, 1, 1}, {32, 1, 1}, {1, 1, 1},   {33, 
                                      {5, 1, 1},   {64, 2, 1}, {129, 1, 1}, {2, 2, 64}};
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-static uint32_t in[N], out[N_OPTIONS][N];
+static uint32_t in[N], out[N];
 
 static struct sg_program *load(const char *path, const char *option)
 {
@@ -37,30 +37,14 @@ static struct sg_program *load(const char *path, const char *option)
 
 static void run(struct sg_program *program, size_t index, const uint32_t shape[3], uint32_t *result)
 {
-    const struct sg_kernel *kernel = sg_program_kernel(program, index);
-    struct sg_text log = {0};
-    void *code = NULL;
-    struct {
+    const struct {
         void *out, *in;
         int n;
     } params = {result, in, N / 2 - 5};
-    cr_assert_eq(sg_program_code(program, index, &log, &code), SG_COMPILE_OK, "%s: %s", kernel->name,
-                 log.data);
-    memset(result, 0, sizeof(out[0]));
-    struct sg_launch launch = {
-        .kernel_name = kernel->name,
-        .code = code,
-        .form = kernel->form,
-        .grid = {BLOCKS, 1, 1},
-        .block = {shape[0], shape[1], shape[2]},
-        .params = &params,
-        .params_size = kernel->params_size,
-        .shared_static = kernel->shared_static,
-        .stack_size = kernel->local_size,
-    };
-    struct sg_fault_report report;
-    int fault = sg_exec_run(&launch, &report);
-    cr_assert_eq(fault, 0, "%s (%u,%u,%u): fault %d", kernel->name, shape[0], shape[1], shape[2], fault);
+    memset(result, 0, sizeof(out));
+    int fault = run_kernel(program, index, (uint32_t[3]){BLOCKS, 1, 1}, shape, &params, NULL);
+    cr_assert_eq(fault, 0, "%s (%u,%u,%u): fault %d", sg_program_kernel(program, index)->name, shape[0],
+                 shape[1], shape[2], fault);
 }
 
 /* Loop form where the name says so, unless it is switched off; and never where it cannot be. */
@@ -77,81 +61,11 @@ static void check_form(const struct sg_kernel *kernel, size_t option)
         cr_expect_neq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
 }
 
-/* Every kernel of a file, which has so many, in every form and shape. */
-static void compare_forms(const char *path, size_t expected)
-{
-    struct sg_program *program;
-    const struct sg_kernel *kernel;
-    uint32_t seed = 12345;
-    static uint32_t results[48][N_SHAPES][N];
-    for (int i = 0; i < N; i++)
-        in[i] = seed = seed * 1664525u + 1013904223u;
-    for (size_t option = 0; option < N_COMPARED; option++) {
-        program = load(path, options[option]);
-        size_t count = 0;
-        for (; (kernel = sg_program_kernel(program, count)) != NULL; count++) {
-            cr_assert_lt(count, 48);
-            check_form(kernel, option);
-            for (size_t shape = 0; shape < N_SHAPES; shape++) {
-                const uint32_t *s = shapes[shape];
-                run(program, count, s, out[option]);
-                if (option == 0)
-                    memcpy(results[count][shape], out[0], sizeof(out[0]));
-                for (uint32_t i = 0, bad = 0; i < BLOCKS * s[0] * s[1] * s[2] && bad < 3; i++) {
-                    bool same = out[option][i] == results[count][shape][i];
-                    bad += !same;
-                    if (!same) // Criterion reports each check to its parent, the good ones too: millions here
-                        cr_expect_fail("%s with %s, block (%u,%u,%u), thread %u: %08x, and %08x without",
-                                       kernel->name, option == 0 ? "loops" : options[option], s[0], s[1],
-                                       s[2], i, out[option][i], results[count][shape][i]);
-                }
-            }
-        }
-        cr_assert_eq(count, expected);
-        free_program(program);
-    }
-}
-
-Test(loops, same_results, .timeout = 400)
-{
-    compare_forms(LOOPS_PTX, 47);
-}
-
-Test(loops, waiting, .timeout = 400)
-{
-    compare_forms(WAITS_PTX, 21);
-}
-
 /*
- * Runs a kernel of loops.cu with an option, in blocks of 256 threads, for numbers that all differ; the result
- * is in out[option].
+ * What the lanes of a warp are to give, whose first one is thread `first`; what each gets is in[]. A kernel whose name is not among
+ * them is only compared with itself.
  */
-static void run_kernel(const char *name, size_t option)
-{
-    const struct sg_kernel *kernel;
-    const uint32_t shape[3] = {256, 1, 1};
-    struct sg_program *program = load(LOOPS_PTX, options[option]);
-    size_t index = 0;
-    while ((kernel = sg_program_kernel(program, index)) != NULL && strcmp(kernel->name, name) != 0)
-        index++;
-    cr_assert_not_null(kernel, "%s", name);
-    for (uint32_t i = 0; i < N; i++)
-        in[i] = i * 2654435761u;
-    run(program, index, shape, out[option]);
-    free_program(program);
-}
-
-/* The sums before each lane in its warp: what a GPU gives whose lanes run together. */
-Test(loops, lanes_run_together)
-{
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_volatile_warp", option);
-        for (uint32_t i = 0, sum = 0; i < BLOCKS * 256; sum += in[i++]) {
-            sum = i % 32 == 0 ? 0 : sum;
-            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
-        }
-    }
-}
+typedef void expectation(uint32_t first, uint32_t expected[32]);
 
 static uint32_t mix(uint32_t a, uint32_t b)
 {
@@ -159,176 +73,229 @@ static uint32_t mix(uint32_t a, uint32_t b)
     return a ^ a >> 15;
 }
 
-/* Lanes that part are together again where their ways meet: nobody adds there before all have added that do so before. */
-Test(loops, lanes_that_part_meet_again)
+/* The sums before each lane in its warp: what a GPU gives whose lanes run together. */
+static void lanes_run_together(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_volatile_parts", option);
-        for (uint32_t first = 0; first < BLOCKS * 256; first += 32) {
-            uint32_t value[32], sums[32] = {0}, marks[32] = {0};
-            for (uint32_t t = 0; t < 32; t++) {
-                value[t] = in[first + t];
-                if (!(value[t] & 1))
-                    continue;
-                marks[t * 5 % 32] = 1;
-                sums[t * 5 % 32] += value[t];
-                value[t] = mix(value[t], in[value[t] % 64]);
-            }
-            for (uint32_t t = 0; t < 32; t++) {
-                if (!(value[t] & 2))
-                    continue;
-                marks[(t * 11 + 7) % 32] = 1;
-                sums[(t * 11 + 7) % 32] += value[t];
-                value[t] = mix(value[t], in[value[t] % 32]);
-            }
-            for (uint32_t t = 0; t < 32; t++)
-                cr_assert_eq(out[option][first + t], sums[t] + marks[t] + value[t], "option %zu, thread %u",
-                             option, first + t);
-        }
+    for (uint32_t t = 0, sum = 0; t < 32; sum += in[first + t++])
+        expected[t] = sum;
+}
+
+/* Lanes that part are together again where their ways meet: nobody adds there before all have added that do so before. */
+static void lanes_that_part_meet_again(uint32_t first, uint32_t expected[32])
+{
+    uint32_t value[32], sums[32] = {0}, marks[32] = {0};
+    for (uint32_t t = 0; t < 32; t++) {
+        value[t] = in[first + t];
+        if (!(value[t] & 1))
+            continue;
+        marks[t * 5 % 32] = 1;
+        sums[t * 5 % 32] += value[t];
+        value[t] = mix(value[t], in[value[t] % 64]);
     }
+    for (uint32_t t = 0; t < 32; t++) {
+        if (!(value[t] & 2))
+            continue;
+        marks[(t * 11 + 7) % 32] = 1;
+        sums[(t * 11 + 7) % 32] += value[t];
+        value[t] = mix(value[t], in[value[t] % 32]);
+    }
+    for (uint32_t t = 0; t < 32; t++)
+        expected[t] = sums[t] + marks[t] + value[t];
 }
 
 /* Lanes that have left a loop change nothing before the others have left it. */
-Test(loops, lanes_that_leave_a_loop_wait)
+static void lanes_that_leave_a_loop_wait(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_volatile_leaving", option);
-        for (uint32_t first = 0; first < BLOCKS * 256; first += 32) {
-            uint32_t s[32];
-            memcpy(s, &in[first], sizeof(s));
-            for (uint32_t t = 0; t < 32; t++)
-                s[(t * 5 + 3) % 32] += in[first + t] * (1 + (in[first + t] >> 9 & 7));
-            for (uint32_t t = 0; t < 32; t++)
-                s[(t * 3 + 1) % 32] ^= in[first + t];
-            for (uint32_t t = 0; t < 32; t++)
-                cr_assert_eq(out[option][first + t], s[t], "option %zu, thread %u", option, first + t);
-        }
-    }
+    memcpy(expected, &in[first], 32 * sizeof(*expected));
+    for (uint32_t t = 0; t < 32; t++)
+        expected[(t * 5 + 3) % 32] += in[first + t] * (1 + (in[first + t] >> 9 & 7));
+    for (uint32_t t = 0; t < 32; t++)
+        expected[(t * 3 + 1) % 32] ^= in[first + t];
 }
 
 /* Lanes vote among themselves first, each in as many turns as it has, then at the same instruction among all. */
-Test(loops, lanes_wait_for_others_with_turns_left)
+static void lanes_wait_for_others_with_turns_left(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_masks_of_turns_of_one", option);
-        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
-            uint32_t sum = 0, even = 0;
-            for (uint32_t lane = 0; lane < 32; lane++)
-                even |= (uint32_t)(in[i / 32 * 32 + lane] % 2 == 0) << lane;
-            for (uint32_t turn = 0; i % 32 != 0 && turn <= (in[i] >> 7 & 3); turn++)
-                sum = mix(sum, even & 1u << i % 32);
-            cr_assert_eq(out[option][i], mix(sum, even), "option %zu, thread %u", option, i);
-        }
+    uint32_t even = 0;
+    for (uint32_t t = 0; t < 32; t++)
+        even |= (uint32_t)(in[first + t] % 2 == 0) << t;
+    for (uint32_t t = 0; t < 32; t++) {
+        uint32_t sum = 0;
+        for (uint32_t turn = 0; t != 0 && turn <= (in[first + t] >> 7 & 3); turn++)
+            sum = mix(sum, even & 1u << t);
+        expected[t] = mix(sum, even);
     }
 }
 
 /* Who is elected is there: not a lane that has ended. */
-Test(loops, a_lane_that_lives_is_elected)
+static void a_lane_that_lives_is_elected(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_elected", option);
-        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
-            const uint32_t lane = i % 32;
-            cr_assert_eq(out[option][i],
-                         lane < 3    ? 7
-                         : lane == 3 ? 103
-                                     : 3,
-                         "option %zu, thread %u", option, i);
-        }
-    }
+    (void)first;
+    for (uint32_t t = 0; t < 32; t++)
+        expected[t] = t < 3 ? 7 : t == 3 ? 103 : 3;
 }
 
 /* What others of the warp have written is seen without a barrier or `volatile`, as it is on a GPU. */
-Test(loops, lanes_see_what_others_wrote)
+static void lanes_see_what_others_wrote(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_plain_warp", option);
-        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
-            uint32_t lane = i % 32, result = lane != 31 ? in[i + 1] : 0;
-            for (uint32_t back = 0; back <= 3 && back <= lane; back++)
-                result += 3 * in[i - back];
-            if (i % 256 == 0)
-                result += 5 * (in[i] + in[i + 30]);
-            cr_assert_eq(out[option][i], result, "option %zu, thread %u", option, i);
-        }
+    const uint32_t *mine = &in[first];
+    for (uint32_t t = 0; t < 32; t++) {
+        expected[t] = t != 31 ? mine[t + 1] : 0;
+        for (uint32_t back = 0; back <= 3 && back <= t; back++)
+            expected[t] += 3 * mine[t - back];
     }
+    if (first % 256 == 0)
+        expected[0] += 5 * (mine[0] + mine[30]);
 }
 
 /* So it is where each warp has a row of its own. */
-Test(loops, lanes_see_what_others_wrote_in_rows)
+static void lanes_see_what_others_wrote_in_rows(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_plain_rows", option);
-        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
-            uint32_t lane = i % 32, sum = 0;
-            for (uint32_t turn = 0; turn < 3; turn++) {
-                sum *= 7;
-                for (uint32_t other = i - lane; other < i; other++)
-                    sum += in[other] + turn;
-            }
-            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+    for (uint32_t t = 0; t < 32; t++) {
+        expected[t] = 0;
+        for (uint32_t turn = 0; turn < 3; turn++) {
+            expected[t] *= 7;
+            for (uint32_t other = 0; other < t; other++)
+                expected[t] += in[first + other] + turn;
         }
     }
 }
 
 /* What lanes store stays where other lanes of the warp have stored before, and with no barrier between. */
-Test(loops, lanes_overwrite_what_others_wrote)
+static void lanes_overwrite_what_others_wrote(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_overwritten", option);
-        for (uint32_t first = 0; first < BLOCKS * 256; first += 32) {
-            uint32_t swapped[32], marked[32];
-            for (uint32_t t = 0; t < 32; t++) {
-                swapped[t] = 3 * in[first + t];
-                marked[t] = in[first + t];
-            }
-            for (uint32_t t = 0; t < 32; t++)
-                if (in[first + t] & 64)
-                    swapped[(t * 5 + 2) % 32] = in[first + t];
-            marked[5] = 9;
-            marked[in[first + 11] % 8 + 20] = 5;
-            for (uint32_t t = 0; t < 32; t++)
-                cr_assert_eq(out[option][first + t], 49 * in[first + t] + 7 * swapped[t] + marked[t],
-                             "option %zu, thread %u", option, first + t);
-        }
+    uint32_t swapped[32], marked[32];
+    for (uint32_t t = 0; t < 32; t++) {
+        swapped[t] = 3 * in[first + t];
+        marked[t] = in[first + t];
     }
+    for (uint32_t t = 0; t < 32; t++)
+        if (in[first + t] & 64)
+            swapped[(t * 5 + 2) % 32] = in[first + t];
+    marked[5] = 9;
+    marked[in[first + 11] % 8 + 20] = 5;
+    for (uint32_t t = 0; t < 32; t++)
+        expected[t] = 49 * in[first + t] + 7 * swapped[t] + marked[t];
 }
 
-Test(loops, local_variables_are_aligned)
+static void local_variables_are_aligned(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_aligned_local", option);
-        for (uint32_t i = 0; i < BLOCKS * 256; i++)
-            cr_assert_eq(out[option][i], in[i] + (i - in[i]) % 8, "option %zu, thread %u", option, i);
-    }
+    for (uint32_t t = 0; t < 32; t++)
+        expected[t] = in[first + t] + (first + t - in[first + t]) % 8;
 }
 
 /* What all have loaded from one place is overwritten once all have it, as on a GPU. */
-Test(loops, marks_are_left_when_all_have_looked)
+static void marks_are_left_when_all_have_looked(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_marks", option);
-        for (uint32_t i = 0; i < BLOCKS * 256; i++)
-            cr_assert_eq(out[option][i], in[i & ~7u] + 5, "option %zu, thread %u", option, i);
-    }
+    for (uint32_t t = 0; t < 32; t++)
+        expected[t] = in[first + (t & ~7u)] + 5;
 }
 
 /* Votes of lanes that name those below them: what a GPU gives whose lanes run together. */
-Test(loops, masks_of_lower_lanes)
+static void masks_of_lower_lanes(uint32_t first, uint32_t expected[32])
 {
-    for (size_t option = 0; option < N_OPTIONS; option++) {
-        run_kernel("loops_masks_of_lower_lanes", option);
-        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
-            uint32_t sum = 0;
-            for (uint32_t bit = 0; bit < 8; bit++) {
-                uint32_t votes = 0;
-                for (uint32_t other = i & ~31u; other < i; other++)
-                    votes += in[other] >> bit & 1;
-                sum += votes << 4 * bit / 2;
-            }
-            cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+    for (uint32_t t = 0; t < 32; t++) {
+        expected[t] = 0;
+        for (uint32_t bit = 0; bit < 8; bit++) {
+            uint32_t votes = 0;
+            for (uint32_t other = 0; other < t; other++)
+                votes += in[first + other] >> bit & 1;
+            expected[t] += votes << 4 * bit / 2;
         }
     }
+}
+
+static const struct {
+    const char *kernel;
+    expectation *expect;
+} expectations[] = {
+    {"loops_volatile_warp", lanes_run_together},
+    {"loops_volatile_parts", lanes_that_part_meet_again},
+    {"loops_volatile_leaving", lanes_that_leave_a_loop_wait},
+    {"loops_masks_of_turns_of_one", lanes_wait_for_others_with_turns_left},
+    {"loops_elected", a_lane_that_lives_is_elected},
+    {"loops_plain_warp", lanes_see_what_others_wrote},
+    {"loops_plain_rows", lanes_see_what_others_wrote_in_rows},
+    {"loops_overwritten", lanes_overwrite_what_others_wrote},
+    {"loops_aligned_local", local_variables_are_aligned},
+    {"loops_marks", marks_are_left_when_all_have_looked},
+    {"loops_masks_of_lower_lanes", masks_of_lower_lanes},
+};
+#define N_EXPECTATIONS (sizeof(expectations) / sizeof(expectations[0]))
+
+/* Of a kernel of which it is known: what it gives in blocks of 256 threads, for numbers that all differ. Returns whether it is one. */
+static bool check_expected(struct sg_program *program, size_t index, const char *option)
+{
+    const char *name = sg_program_kernel(program, index)->name;
+    size_t e = 0;
+    while (e < N_EXPECTATIONS && strcmp(expectations[e].kernel, name) != 0)
+        e++;
+    if (e == N_EXPECTATIONS)
+        return false;
+    static uint32_t result[N];
+    for (uint32_t i = 0; i < N; i++)
+        in[i] = i * 2654435761u;
+    run(program, index, (const uint32_t[3]){256, 1, 1}, result);
+    for (uint32_t first = 0; first < BLOCKS * 256; first += 32) {
+        uint32_t expected[32];
+        expectations[e].expect(first, expected);
+        cr_assert_arr_eq(&result[first], expected, sizeof(expected), "%s with %s, warp of thread %u", name,
+                         option, first);
+    }
+    return true;
+}
+
+static void fill_in(void)
+{
+    uint32_t seed = 12345;
+    for (int i = 0; i < N; i++)
+        in[i] = seed = seed * 1664525u + 1013904223u;
+}
+
+/* Every kernel of a file, which has so many, in every form and shape; of `known` of them it is known what they give. */
+static void compare_forms(const char *path, size_t expected, size_t known)
+{
+    struct sg_program *program;
+    const struct sg_kernel *kernel;
+    static uint32_t results[48][N_SHAPES][N];
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        const char *with = option == 0 ? "loops" : options[option];
+        program = load(path, options[option]);
+        size_t count = 0, checked = 0;
+        for (; (kernel = sg_program_kernel(program, count)) != NULL; count++) {
+            cr_assert_lt(count, 48);
+            check_form(kernel, option);
+            checked += check_expected(program, count, with);
+            fill_in();
+            for (size_t shape = 0; shape < N_SHAPES && option < N_COMPARED; shape++) {
+                const uint32_t *s = shapes[shape];
+                run(program, count, s, out);
+                if (option == 0)
+                    memcpy(results[count][shape], out, sizeof(out));
+                for (uint32_t i = 0, bad = 0; i < BLOCKS * s[0] * s[1] * s[2] && bad < 3; i++) {
+                    bool same = out[i] == results[count][shape][i];
+                    bad += !same;
+                    if (!same) // Criterion reports each check to its parent, the good ones too: millions here
+                        cr_expect_fail("%s with %s, block (%u,%u,%u), thread %u: %08x, and %08x without",
+                                       kernel->name, with, s[0], s[1], s[2], i, out[i],
+                                       results[count][shape][i]);
+                }
+            }
+        }
+        cr_assert_eq(count, expected);
+        cr_assert_eq(checked, known);
+        free_program(program);
+    }
+}
+
+Test(loops, same_results, .timeout = 400)
+{
+    compare_forms(LOOPS_PTX, 47, N_EXPECTATIONS);
+}
+
+Test(loops, waiting, .timeout = 400)
+{
+    compare_forms(WAITS_PTX, 21, 0);
 }
 
 /* Runs one block of PTX in both forms; the fault must be the same. */

@@ -33,10 +33,9 @@ static void test_large_stack(void)
     _Atomic uint32_t ok = 0;
     void *pointer = (void *)&ok;
     struct sg_launch launch = thread_launch(use_stack, 2, 64, &pointer);
-    struct sg_fault_report report;
     launch.stack_size = 310000;
     for (uint32_t i = 1; i <= 3; i++) { /* stacks are used again, after their memory was given back */
-        CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+        CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
         CHECK_EQUAL(ok, 128 * i);
     }
     size_t resident = resident_bytes();
@@ -72,7 +71,6 @@ static void test_nothing_lies_near_stacks(void)
         int pipe;
         _Atomic uint32_t seen;
     } around = {.pipe = ends[1]};
-    struct sg_fault_report report;
     void *pointer = &around;
     for (uint32_t shared = 1024; shared <= 128 << 10; shared *= 2)
         for (uint32_t cluster = 1; cluster <= 4; cluster *= 4) {
@@ -81,7 +79,7 @@ static void test_nothing_lies_near_stacks(void)
             launch.cluster[0] = cluster;
             launch.cluster[1] = launch.cluster[2] = 1;
             launch.stack_size = shared;
-            CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+            CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
             CHECK_EQUAL(around.seen, 0);
         }
     close(ends[0]);

@@ -28,8 +28,7 @@ static void test_every_block_runs_once(void)
                                    .params = &seen,
                                    .params_size = sizeof(seen)};
         memcpy(launch.grid, shapes[s], sizeof(launch.grid));
-        struct sg_fault_report report;
-        CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+        CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
         uint32_t wrong = 0;
         for (uint32_t i = 0; i < n; i++)
             wrong += seen[i] != 1;
@@ -66,8 +65,7 @@ static void test_thread_indices(void)
                                .block = {5, 4, 3},
                                .params = &all,
                                .params_size = sizeof(all)};
-    struct sg_fault_report report;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     for (uint32_t block = 0; block < 6; block++) {
         for (uint32_t i = 0; i < 60; i++) {
             const struct indices *x = &all[block * 60 + i];
@@ -117,26 +115,24 @@ static void test_shared_and_large_params(void)
                                .params_size = sizeof(p),
                                .shared_static = 36,
                                .shared_dynamic = 400};
-    struct sg_fault_report report;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     for (uint32_t i = 0; i < 1000; i++)
         CHECK_EQUAL(out[i], 99 - i % 100 + i / 100 + 7);
 }
 
 static void test_impossible_launches(void)
 {
-    struct sg_fault_report report;
     void *nothing = NULL;
     struct sg_launch launch = thread_launch(note_indices, 1, 1025, &nothing);
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_OUT_OF_RESOURCES);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_OUT_OF_RESOURCES);
     launch = thread_launch(note_indices, 0, 1, &nothing);
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_OUT_OF_RESOURCES);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_OUT_OF_RESOURCES);
     launch = thread_launch(note_indices, 1, 1, &nothing);
     launch.stack_size = UINT64_MAX;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_OUT_OF_RESOURCES);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_OUT_OF_RESOURCES);
     launch.stack_size = 0;
     launch.shared_dynamic = UINT32_MAX;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_OUT_OF_RESOURCES);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_OUT_OF_RESOURCES);
 }
 
 /* --- the workers sleep when there is nothing to do --- */

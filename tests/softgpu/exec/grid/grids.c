@@ -33,10 +33,9 @@ static void *launch_many(void *seed)
         uint32_t blocks = 1 + (i * 7 + s) % 40, threads = 1 + (i * 37 + s * 11) % 130;
         _Atomic uint64_t sum = 0;
         void *pointer = (void *)&sum;
-        struct sg_fault_report report;
         struct sg_launch launch = thread_launch(add_up, blocks, threads, &pointer);
         launch.shared_dynamic = threads * 4;
-        CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+        CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
         CHECK_EQUAL(sum, (uint64_t)blocks * threads * (threads - 1) / 2 +
                              (uint64_t)threads * blocks * (blocks - 1) / 2);
         sum = 0;
@@ -129,10 +128,9 @@ static void check_grid_sync(uint32_t blocks, uint32_t threads, uint32_t rounds, 
 {
     struct grid_sync g = {.rounds = rounds, .values = calloc(blocks, sizeof(uint32_t))};
     void *pointer = &g;
-    struct sg_fault_report report;
     struct sg_launch launch = thread_launch(neighbours, blocks, threads, &pointer);
     launch.cooperative = cooperative;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     CHECK_EQUAL(g.wrong, 0);
     CHECK_EQUAL(g.generation, rounds * 2);
     free(g.values);

@@ -22,10 +22,9 @@ static void test_whole_block(void)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         _Atomic uint32_t wrong = 0;
         void *pointer = (void *)&wrong;
-        struct sg_fault_report report;
         struct sg_launch launch = thread_launch(ring, 4, sizes[i], &pointer);
         launch.shared_static = 4096;
-        CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+        CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
         CHECK_EQUAL(wrong, 0);
     }
 }
@@ -105,13 +104,12 @@ static void test_counted(void)
 {
     _Atomic uint32_t wrong = 0;
     void *pointer = (void *)&wrong;
-    struct sg_fault_report report;
     struct sg_launch launch = thread_launch(producer_consumer, 3, 64, &pointer);
     launch.shared_static = 4096;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     launch = thread_launch(clear, 3, 128, &pointer);
     launch.shared_static = 4096;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     CHECK_EQUAL(wrong, 0);
 }
 

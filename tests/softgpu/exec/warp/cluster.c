@@ -17,9 +17,8 @@ static struct sg_launch cluster_launch(sg_thread_code code, uint32_t blocks, uin
 static enum sg_fault run_clusters(sg_thread_code code, uint32_t blocks, uint32_t size, uint32_t threads,
                                   void *pointer)
 {
-    struct sg_fault_report report;
     struct sg_launch launch = cluster_launch(code, blocks, size, threads, &pointer);
-    return sg_exec_run(&launch, &report);
+    return run_launch(&launch);
 }
 
 static uint32_t *shared_of(const struct sg_thread *t, uint32_t rank)
@@ -116,9 +115,8 @@ static void test_exited_threads(void)
     /* a block that is alone has a barrier all the same */
     sum = 0;
     void *pointer = (void *)&sum;
-    struct sg_fault_report report;
     struct sg_launch launch = thread_launch(leave_early, 3, 40, &pointer);
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     CHECK_EQUAL(sum, 120);
 }
 
@@ -141,15 +139,14 @@ static void test_places(void)
 {
     static _Atomic uint32_t marks[4 * 6 * 4];
     void *pointer = (void *)marks;
-    struct sg_fault_report report;
     struct sg_launch launch = cluster_launch(mark_place, 4, 2, 1, &pointer);
     memcpy(launch.grid, (uint32_t[3]){4, 6, 4}, sizeof(launch.grid));
     memcpy(launch.cluster, (uint32_t[3]){2, 3, 2}, sizeof(launch.cluster));
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     for (int i = 0; i < 96; i++)
         CHECK_EQUAL(marks[i], 12);
     launch.cluster[1] = 4;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_OUT_OF_RESOURCES);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_OUT_OF_RESOURCES);
 }
 
 /* The second block waits for threads that it has not got, the first for the second. */
@@ -163,10 +160,9 @@ static void never_meet(struct sg_thread *t, const unsigned char *params)
 
 static void test_deadlock(void)
 {
-    struct sg_fault_report report;
     void *pointer = NULL;
     struct sg_launch launch = cluster_launch(never_meet, 2, 2, 32, &pointer);
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_DEADLOCK);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_DEADLOCK);
 }
 
 /* An access behind the shared memory of the block after this one. */
@@ -207,10 +203,9 @@ static void test_cooperative(void)
 {
     _Atomic uint32_t arrived = 0;
     void *pointer = (void *)&arrived;
-    struct sg_fault_report report;
     struct sg_launch launch = cluster_launch(meet_in_grid, 48, 4, 20, &pointer);
     launch.cooperative = true;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     CHECK_EQUAL(arrived, 144);
 }
 

@@ -243,11 +243,10 @@ static void run_wrong(const char *name, sg_thread_code code, uint32_t threads)
 {
     _Atomic uint32_t wrong = 0;
     void *pointer = (void *)&wrong;
-    struct sg_fault_report report;
     struct sg_launch launch = thread_launch(code, 3, threads, &pointer);
     launch.kernel_name = name;
     launch.shared_static = 4096;
-    CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_NONE);
+    CHECK_EQUAL(run_launch(&launch), SG_FAULT_NONE);
     if (wrong)
         fprintf(stderr, "%s: %u wrong results\n", name, wrong);
     CHECK_EQUAL(wrong, 0);

@@ -267,10 +267,7 @@ Test(floats, directed_rounding)
                  "ld.global.f32 %%f3, [%%a4+8]; fma.%s.f32 %%f4, %%f1, %%f2, %%f3; st.global.f32 [%%a6], "
                  "%%f4; ret; }",
                  modes[m].name);
-        struct sg_program *program = program_of(text);
-        const void *params[2] = {in, out};
-        run_block(program, COUNT, params);
-        free_program(program);
+        run_block_of(text, COUNT, PARAMS(in, out));
         for (int i = 0; i < COUNT; i++) {
             uint32_t expected = f32_bits(host_fma(in[i * 3], in[i * 3 + 1], in[i * 3 + 2], modes[m].mode));
             cr_assert_eq(f32_bits(out[i]), expected, "fma.%s of %a %a %a: %#x instead of %#x", modes[m].name,
@@ -367,10 +364,7 @@ Test(floats, directed_rounding_f64)
                 "ld.global.f64 %%fd3, [%%a4+16]; %s.%s.f64 %%fd4, %s; st.global.f64 [%%a6], "
                 "%%fd4; ret; }",
                 operations[o].name, modes[m].name, operations[o].operands);
-            struct sg_program *program = program_of(text);
-            const void *params[2] = {in, out};
-            run_block(program, COUNT, params);
-            free_program(program);
+            run_block_of(text, COUNT, PARAMS(in, out));
             for (int i = 0; i < COUNT; i++) {
                 double a = in[i * 3], b = in[i * 3 + 1], c = in[i * 3 + 2];
                 double expected = host_f64(operations[o].name, a, b, c, modes[m].mode);
@@ -397,10 +391,7 @@ static void run_approximation(const char *insn)
         "mul.wide.u32 %%a3, %%r1, 4; add.s64 %%a4, %%a1, %%a3; add.s64 %%a5, %%a2, %%a3;\n"
         "ld.global.f32 %%f1, [%%a4]; %s %%f2, %%f1; st.global.f32 [%%a5], %%f2; ret; }",
         insn);
-    struct sg_program *program = program_of(text);
-    const void *params[2] = {approx_in, approx_out};
-    run_block(program, SAMPLES, params);
-    free_program(program);
+    run_block_of(text, SAMPLES, PARAMS(approx_in, approx_out));
 }
 
 static const struct {

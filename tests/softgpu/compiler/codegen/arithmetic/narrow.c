@@ -86,11 +86,8 @@ static void convert(const char *instruction, const uint32_t (*in)[2], uint32_t *
                  "%s\n"
                  "mad.wide.u32 %%out, %%t, 4, %%out; st.global.u32 [%%out], %%r0; ret;\n}\n",
                  THREADS, instruction) > 0);
-    struct sg_program *program = program_of(text);
-    const void *params[2] = {in, out};
     cr_assert_eq(count % THREADS, 0);
-    cr_assert_eq(run_grid(program, count / THREADS, THREADS, params), 0, "%s", instruction);
-    free_program(program);
+    run_grid_of(text, count / THREADS, THREADS, PARAMS(in, out));
     free(text);
 }
 

@@ -39,10 +39,7 @@ static void run_all(const char *instruction)
             "ld.global.u32 %%r3, [%%in+8]; mov.u32 %%r0, %%r3;\n%s\n"
             "mad.wide.u32 %%out, %%t, 4, %%out; st.global.u32 [%%out], %%r0; ret;\n}\n",
             THREADS, instruction) > 0);
-    struct sg_program *program = program_of(text);
-    const void *params[2] = {in, out};
-    cr_assert_eq(run_grid(program, COUNT / THREADS, THREADS, params), 0, "%s", instruction);
-    free_program(program);
+    run_grid_of(text, COUNT / THREADS, THREADS, PARAMS(in, out));
     free(text);
 }
 

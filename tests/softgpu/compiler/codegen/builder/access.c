@@ -132,7 +132,7 @@ Test(access, watched)
         char *text = text_of(cases[i].body, false);
         struct sg_program *program = program_of(text);
         struct sg_fault_report report;
-        run_grid_reported(program, 1, 2, params, &report);
+        run_kernel(program, 0, (uint32_t[3]){1, 1, 1}, (uint32_t[3]){2, 1, 1}, params, &report);
         cr_expect_eq(report.fault, cases[i].fault, "fault %d instead of %d: %s", report.fault, cases[i].fault,
                      cases[i].body);
         if (report.fault != SG_FAULT_NONE) {
@@ -156,7 +156,7 @@ Test(access, place_in_the_sources)
                    "ld.global.u32 %v, [%a+3];\n.loc 2 18 1\nret;\n}\n.file 1 \"other.h\"\n.file 2 "
                    "\"main.cu\", 12, 34\n");
     struct sg_fault_report report;
-    run_grid_reported(program, 1, 1, params, &report);
+    run_kernel(program, 0, (uint32_t[3]){1, 1, 1}, (uint32_t[3]){1, 1, 1}, params, &report);
     cr_assert(report.fault == SG_FAULT_MISALIGNED && report.site != NULL);
     cr_expect_str_eq(report.site->file, "other.h");
     cr_expect_eq(report.site->line, 40);

@@ -39,10 +39,7 @@ static void run_copy(const char *body, const void *in, void *out)
                        "%%r2, %%r2, %%i; ld.shared.u32 %%r1, [%%r2]; st.global.u32 [%%d1+%u], %%r1;\n"
                        "add.u32 %%i, %%i, 4; setp.lt.u32 %%p0, %%i, %u; @%%p0 bra BACK;\nret;\n}\n",
                        BYTES, BYTES, BYTES, body, BYTES, BYTES) > 0);
-    struct sg_program *program = program_of(text);
-    const void *params[2] = {in, out};
-    cr_assert_eq(run_grid(program, 1, 1, params), 0, "%s", body);
-    free_program(program);
+    run_grid_of(text, 1, 1, PARAMS(in, out));
     free(text);
 }
 

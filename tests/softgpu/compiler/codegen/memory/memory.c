@@ -13,7 +13,7 @@ Test(memory, vectors_and_sizes)
     for (int i = 0; i < 32; i++)
         in[i] = (uint8_t)(i * 9 + 100);
     memset(out, 0, sizeof(out));
-    struct sg_program *program = program_of(
+    run_block_of(
         ".entry k(.param .u64 in, .param .u64 out) { .reg .b64 %a<3>; .reg .b32 %r<9>; .reg .b16 %h<9>;\n"
         "ld.param.u64 %a1, [in]; ld.param.u64 %a2, [out];\n"
         "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%a1]; st.global.v4.u32 [%a2], {%r4, %r3, %r2, %r1};\n"
@@ -21,10 +21,8 @@ Test(memory, vectors_and_sizes)
         "ld.global.s8 %r5, [%a1+17]; st.global.u32 [%a2+20], %r5;\n"
         "ld.global.nc.u16 %h3, [%a1+18]; st.global.u16 [%a2+24], %h3;\n"
         "ld.volatile.global.u32 %r6, [%a1+20]; st.relaxed.gpu.global.u32 [%a2+28], %r6;\n"
-        "ld.acquire.sys.global.b64 %a1, [%a1+24]; st.release.cta.global.b64 [%a2+32], %a1; ret; }");
-    const void *params[2] = {in, out};
-    run_block(program, 1, params);
-    free_program(program);
+        "ld.acquire.sys.global.b64 %a1, [%a1+24]; st.release.cta.global.b64 [%a2+32], %a1; ret; }",
+        1, PARAMS(in, out));
     uint32_t words[9], source[8];
     memcpy(words, out, sizeof(words));
     memcpy(source, in, sizeof(source));
@@ -41,19 +39,18 @@ Test(memory, vectors_and_sizes)
 Test(memory, parameters_by_narrow_addresses)
 {
     uint32_t out[3] = {0};
-    struct sg_program *program = program_of(
+    const struct {
+        void *out;
+        uint32_t box[4];
+    } params = {out, {10, 11, 12, 13}};
+    run_block_of(
         ".entry k(.param .u64 out, .param .align 8 .b8 box[16]) { .reg .b64 %a<6>; .reg .b32 %r<6>;\n"
         "ld.param.u64 %a1, [out]; mov.b32 %r1, box; cvt.u64.u32 %a2, %r1; cvta.param.u64 %a3, %a2;\n"
         "ld.u32 %r2, [%a3+4]; st.global.u32 [%a1], %r2; mov.b32 %r3, box+8; cvt.u64.u32 %a2, %r3;\n"
         "cvta.param.u64 %a3, %a2; ld.u32 %r4, [%a3]; st.global.u32 [%a1+4], %r4;\n"
         "mov.b64 %a4, box; cvta.param.u64 %a5, %a4; ld.u32 %r5, [%a5+12]; st.global.u32 [%a1+8], %r5; ret; "
-        "}");
-    const struct {
-        void *out;
-        uint32_t box[4];
-    } params = {out, {10, 11, 12, 13}};
-    run_block(program, 1, &params);
-    free_program(program);
+        "}",
+        1, &params);
     cr_expect_eq(out[0], 11);
     cr_expect_eq(out[1], 12);
     cr_expect_eq(out[2], 13);
@@ -87,8 +84,7 @@ Test(memory, variables_by_narrow_addresses)
             meets ? "bar.sync 0;" : "");
         struct sg_program *program = program_of(text);
         place_variables(program);
-        const void *params[1] = {out};
-        cr_assert_eq(run_grid(program, 1, 32, params), 0);
+        cr_assert_eq(run_grid(program, 1, 32, PARAMS(out)), 0);
         free_program(program);
         for (uint32_t i = 0; i < 32; i++) {
             const uint32_t second = i % 4 == 1 ? i : 7;
@@ -102,17 +98,15 @@ Test(memory, variables_by_narrow_addresses)
 Test(memory, large_variables_are_local)
 {
     uint32_t out[3] = {0};
-    struct sg_program *program = program_of(
+    run_grid_of(
         ".entry k(.param .u64 out) { .reg .b64 %a<3>; .reg .b32 %r<3>; .reg .pred %p<3>; .local .align 8 .b8 "
         "box[200000];\n"
         "ld.param.u64 %a1, [out]; mov.u64 %a2, box; cvta.local.u64 %a2, %a2; st.u32 [%a2], 5; isspacep.local "
         "%p0, %a2;\n"
         "add.u64 %a2, %a2, 199996; st.u32 [%a2], 6; isspacep.local %p1, %a2; isspacep.local %p2, %a1;\n"
         "selp.u32 %r0, 1, 0, %p0; selp.u32 %r1, 1, 0, %p1; selp.u32 %r2, 1, 0, %p2;\n"
-        "st.global.u32 [%a1], %r0; st.global.u32 [%a1+4], %r1; st.global.u32 [%a1+8], %r2; ret; }");
-    const void *params[1] = {out};
-    cr_assert_eq(run_grid(program, 1, 1, params), 0);
-    free_program(program);
+        "st.global.u32 [%a1], %r0; st.global.u32 [%a1+4], %r1; st.global.u32 [%a1+8], %r2; ret; }",
+        1, 1, PARAMS(out));
     cr_expect_eq(out[0], 1);
     cr_expect_eq(out[1], 1);
     cr_expect_eq(out[2], 0);
@@ -208,7 +202,7 @@ Test(memory, local_and_branch_table)
     /* an array of the thread's own, indexed by data, and a jump through a table, in every thread */
     enum { THREADS = 64 };
     uint32_t out[THREADS];
-    struct sg_program *program = program_of(
+    run_block_of(
         ".entry k(.param .u64 out) { .local .align 4 .b8 depot[16]; .reg .b64 %a<9>; .reg .b32 %r<9>;\n"
         "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %a2, %r1, 4; add.s64 %a1, %a1, %a2;\n"
         "  mov.u64 %a3, depot; cvta.local.u64 %a4, %a3; and.b32 %r2, %r1, 3;\n"
@@ -218,10 +212,8 @@ Test(memory, local_and_branch_table)
         "  T: .branchtargets L0, L1, L2, L3; brx.idx %r2, T;\n"
         "  L0: add.s32 %r3, %r3, 1000; bra.uni END; L1: add.s32 %r3, %r3, 2000; bra END;\n"
         "  L2: add.s32 %r3, %r3, 3000; bra END; L3: add.s32 %r3, %r3, 4000;\n"
-        "  END: st.global.u32 [%a1], %r3; }");
-    const void *params[1] = {out};
-    run_block(program, THREADS, params);
-    free_program(program);
+        "  END: st.global.u32 [%a1], %r3; }",
+        THREADS, PARAMS(out));
     for (uint32_t i = 0; i < THREADS; i++)
         cr_expect_eq(out[i], ((i & 3) == 1 ? i : 0) + 1000 * ((i & 3) + 1), "thread %u: %u", i, out[i]);
 }
@@ -230,7 +222,7 @@ Test(memory, atomics)
 {
     enum { THREADS = 100 };
     _Alignas(16) uint32_t memory[16] = {0, 0, 0, 0xffffffff, 0, 200, 0, 0, 0, 0, 0, 0};
-    struct sg_program *program = program_of(
+    run_block_of(
         ".entry k(.param .u64 out) { .reg .b64 %a<9>; .reg .b32 %r<9>; .reg .f32 %f<4>;\n"
         "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x;\n"
         "  red.global.add.u32 [%a1], %r1; atom.global.inc.u32 %r2, [%a1+4], 6; atom.global.max.s32 %r2, "
@@ -238,10 +230,8 @@ Test(memory, atomics)
         "  atom.min.u32 %r2, [%a1+12], %r1; atom.global.add.f32 %f1, [%a1+16], 0f3F800000;\n"
         "  atom.global.dec.u32 %r2, [%a1+20], 300; atom.global.or.b32 %r2, [%a1+24], %r1;\n"
         "  atom.relaxed.gpu.global.cas.b32 %r2, [%a1+28], %r1, 77; atom.global.exch.b32 %r2, [%a1+32], %r1;\n"
-        "  atom.add.noftz.f16x2 %r2, [%a1+36], 0x3c003c00; atom.global.add.u64 %a2, [%a1+40], 3; ret; }");
-    const void *params[1] = {memory};
-    run_block(program, THREADS, params);
-    free_program(program);
+        "  atom.add.noftz.f16x2 %r2, [%a1+36], 0x3c003c00; atom.global.add.u64 %a2, [%a1+40], 3; ret; }",
+        THREADS, PARAMS(memory));
     float sum;
     memcpy(&sum, &memory[4], sizeof(sum));
     cr_expect_eq(memory[0], 4950);
@@ -267,7 +257,7 @@ Test(memory, atomics_on_vectors)
         float old[2];
     } memory = {
         .v4 = {0, 10, 20, 30}, .halves = {0xbc00, 0, 0, 0, 0, 0, 0, 0x7e00}, .pairs = {0x40004000, 0}};
-    struct sg_program *program = program_of(
+    run_block_of(
         ".entry k(.param .u64 out) { .reg .b64 %a<4>; .reg .b32 %r<4>; .reg .f32 %f<9>; .reg .b16 %h<9>;\n"
         "  ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; cvt.rn.f32.u32 %f1, %r1; mov.b32 %f2, 0f40000000;\n"
         "  red.global.add.v4.f32 [%a1], {%f1, %f2, %f2, %f1};\n"
@@ -275,10 +265,8 @@ Test(memory, atomics_on_vectors)
         "  red.relaxed.gpu.global.max.noftz.v8.f16 [%a1+16], {%h1, %h2, %h1, %h2, %h1, %h2, %h1, %h2};\n"
         "  mov.b32 %r2, 0x3c004400; atom.add.noftz.v2.bf16x2 {%r3, %r3}, [%a1+32], {0, 0};\n"
         "  red.global.min.noftz.v2.f16x2 [%a1+32], {%r2, %r2};\n"
-        "  atom.global.add.v2.f32 {%f5, %f6}, [%a1+40], {%f2, %f2}; ret; }");
-    const void *params[1] = {&memory};
-    run_block(program, THREADS, params);
-    free_program(program);
+        "  atom.global.add.v2.f32 {%f5, %f6}, [%a1+40], {%f2, %f2}; ret; }",
+        THREADS, PARAMS(&memory));
     cr_expect_eq(memory.v4[0], 2016.0f);
     cr_expect_eq(memory.v4[1], 138.0f);
     cr_expect_eq(memory.v4[2], 148.0f);
@@ -318,8 +306,7 @@ Test(memory, barrier_and_shared)
     const struct sg_kernel *kernel = sg_program_kernel(program, 0);
     cr_expect_neq(kernel->form, SG_CODE_BLOCK);
     cr_expect_eq(kernel->shared_static, 400);
-    const void *params[2] = {in, out};
-    cr_expect_eq(run_grid(program, BLOCKS, THREADS, params), 0);
+    cr_expect_eq(run_grid(program, BLOCKS, THREADS, PARAMS(in, out)), 0);
     free_program(program);
     for (uint32_t block = 0; block < BLOCKS; block++)
         for (uint32_t i = 0; i < THREADS; i++) {
@@ -398,7 +385,11 @@ Test(memory, large_block_vectorises_and_is_right)
     }
     for (int i = N; i < N + 24; i++)
         c[i] = -1;
-    struct sg_program *program = program_of(
+    struct {
+        void *a, *b, *c;
+        uint32_t n;
+    } params = {a, b, c, N};
+    run_block_of(
         ".entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) {\n"
         "  .reg .b64 %rd<12>; .reg .b32 %r<6>; .reg .f32 %f<4>; .reg .pred %p<2>;\n"
         "  ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c]; ld.param.u32 %r2, [n];\n"
@@ -408,13 +399,8 @@ Test(memory, large_block_vectorises_and_is_right)
         "  add.s64 %rd6, %rd4, %rd5; cvta.to.global.u64 %rd7, %rd2; add.s64 %rd8, %rd7, %rd5;\n"
         "  ld.global.f32 %f1, [%rd8]; ld.global.f32 %f2, [%rd6]; add.f32 %f3, %f2, %f1;\n"
         "  cvta.to.global.u64 %rd9, %rd3; add.s64 %rd10, %rd9, %rd5; st.global.f32 [%rd10], %f3; END: ret; "
-        "}");
-    struct {
-        void *a, *b, *c;
-        uint32_t n;
-    } params = {a, b, c, N};
-    run_block(program, 1024, &params);
-    free_program(program);
+        "}",
+        1024, &params);
     for (int i = 0; i < N; i++)
         cr_assert_eq(c[i], a[i] + b[i]);
     for (int i = N; i < N + 24; i++)

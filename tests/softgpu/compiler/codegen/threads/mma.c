@@ -307,10 +307,7 @@ static void run_mma(const struct mma_case *test)
         }
     }
     fragment_text(text, test->name, counts, types);
-    struct sg_program *program = program_of(text);
-    const void *params[4] = {fragments[0], fragments[1], fragments[2], fragments[3]};
-    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
-    free_program(program);
+    run_grid_of(text, 1, LANES, PARAMS(fragments[0], fragments[1], fragments[2], fragments[3]));
     for (uint32_t lane = 0; lane < LANES; lane++)
         for (uint32_t i = 0; i < elements[3] / LANES; i++) {
             struct place place = test->m == 8 ? c_8(lane / 4, lane % 4, i) : c_16(lane / 4, lane % 4, i);
@@ -359,10 +356,7 @@ static void run_volta(bool a_columns, bool b_rows, enum element c, enum element 
     snprintf(name, sizeof(name), "m8n8k4.%s.%s.%s.f16.f16.%s", a_columns ? "col" : "row",
              b_rows ? "row" : "col", d == F16 ? "f16" : "f32", c == F16 ? "f16" : "f32");
     fragment_text(text, name, counts, types);
-    struct sg_program *program = program_of(text);
-    const void *params[4] = {fragments[0], fragments[1], fragments[2], fragments[3]};
-    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
-    free_program(program);
+    run_grid_of(text, 1, LANES, PARAMS(fragments[0], fragments[1], fragments[2], fragments[3]));
     for (uint32_t lane = 0; lane < LANES; lane++)
         for (uint32_t i = 0; i < 8; i++) {
             uint32_t q = lane % 16 / 4, upper = lane < 16 ? 0 : 4;
@@ -505,10 +499,7 @@ static void run_wmma(const struct wmma_case *test, uint32_t layouts)
             "add.u64 %%x3, %%x3, 128; add.u32 %%l1, %%l1, 128; setp.lt.u32 %%p, %%l1, 8192; @%%p bra L; "
             "ret;\n}\n",
             strides[3]);
-    struct sg_program *program = program_of(text);
-    const void *params[4] = {memory[0], memory[1], memory[2], memory[3]};
-    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
-    free_program(program);
+    run_grid_of(text, 1, LANES, PARAMS(memory[0], memory[1], memory[2], memory[3]));
     for (uint32_t i = 0; i < test->m; i++)
         for (uint32_t j = 0; j < test->n; j++) {
             uint32_t index = layouts >> 3 & 1 ? j * strides[3] + i : i * strides[3] + j;
@@ -548,10 +539,7 @@ static void run_squares(const char *body, const uint16_t in[256], uint32_t out[L
              "%%v3};\n"
              "ret; }\n",
              body);
-    struct sg_program *program = program_of(text);
-    const void *params[3] = {in, out, after};
-    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
-    free_program(program);
+    run_grid_of(text, 1, LANES, PARAMS(in, out, after));
 }
 
 Test(mma, squares)
@@ -616,10 +604,7 @@ static uint32_t run_uniform(const char *name, uint32_t na, uint32_t nb, uint32_t
         at += sprintf(text + at, i < 3 ? "}, " : "};\n");
     }
     sprintf(text + at, "st.global.%s [%%x0], %%c0; ret; }\n", type);
-    struct sg_program *program = program_of(text);
-    const void *params[1] = {d};
-    cr_assert_eq(run_grid(program, 1, LANES, params), 0);
-    free_program(program);
+    run_grid_of(text, 1, LANES, PARAMS(d));
     for (uint32_t lane = 1; lane < LANES; lane++)
         cr_expect_eq(d[lane], d[0]);
     return d[0];

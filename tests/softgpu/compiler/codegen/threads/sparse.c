@@ -240,10 +240,8 @@ Test(sparse, elements_that_are_not_stored_do_not_count)
         missing++;
     memset(held.b, 0, sizeof(held.b));
     held.b[missing / 2 % 4][missing / 8] = 0x7c00u << missing % 2 * 16;
-    struct sg_program *program = program_of(text_of(test, 0, false));
     const void *parameter = &held;
-    cr_assert_eq(run_grid(program, 1, LANES, &parameter), 0);
-    free_program(program);
+    run_grid_of(text_of(test, 0, false), 1, LANES, &parameter);
     cr_assert_eq(held.d[0][0], held.c[0][0]);
 }
 

@@ -81,25 +81,11 @@ static const uint32_t kind_bytes[] = {2, 2, 4, 1, 1, 8, 4};
 static void launch(struct sg_program *program, const char *name, enum sg_code_form form, uint32_t threads,
                    const void *params)
 {
-    const struct sg_kernel *kernel;
-    struct sg_text log = {0};
-    struct sg_fault_report report;
-    size_t i = 0;
-    while ((kernel = sg_program_kernel(program, i)) != NULL && strcmp(kernel->name, name) != 0)
-        i++;
-    cr_assert_not_null(kernel, "no kernel %s", name);
-    struct sg_launch launch = {.kernel_name = name,
-                               .form = kernel->form,
-                               .grid = {1, 1, 1},
-                               .block = {threads, 1, 1},
-                               .params = params,
-                               .params_size = kernel->params_size,
-                               .shared_static = kernel->shared_static,
-                               .stack_size = kernel->local_size};
-    cr_assert_eq(sg_program_code(program, i, &log, (void **)&launch.code), SG_COMPILE_OK, "%s: %s", name,
-                 log.data);
-    cr_assert_eq(kernel->form, form, "%s", name);
-    cr_assert_eq(sg_exec_run(&launch, &report), 0, "%s", name);
+    const size_t index = kernel_index(program, name);
+    cr_assert_eq(sg_program_kernel(program, index)->form, form, "%s", name);
+    cr_assert_eq(
+        run_kernel(program, index, (uint32_t[3]){1, 1, 1}, (uint32_t[3]){threads, 1, 1}, params, NULL), 0,
+        "%s", name);
 }
 
 static void run_all(enum sg_code_form form)
