@@ -43,6 +43,8 @@ static inline void *sg_guest_pointer(const void *pointer)
 /** Maps memory for kernels, zeroed, with no memory reserved; guarded, below 2^46. NULL: there is none. */
 void *sg_guest_map(size_t size, int protection);
 void sg_guest_unmap(void *memory, size_t size);
+/** Sees to it that `*memory`, of `*capacity` bytes (NULL and 0 at first), has at least `size`: what was there is lost. False: there is none. */
+bool sg_guest_reserve(unsigned char **memory, size_t *capacity, size_t size);
 /**
  * Maps the shared memory at `address` (whole pages) where guarded kernels find it as well, if it is not there
  * already. False: with *taken, something else is there; else it is not shared memory.

@@ -11,17 +11,13 @@
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
 #include "common/base/addresses.h"
+#include "common/base/align.h"
 #include "common/base/maps.h"
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/host_pools/host_pools.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>
-
-static size_t whole_pages(size_t size)
-{
-    return (size + RG_PAGE - 1) & ~(size_t)(RG_PAGE - 1);
-}
 
 /*
  * In the window, again and again from its beginning: what is behind it is for others. What lives there is stepped over, farther each
@@ -59,7 +55,7 @@ CUresult cuMemHostAlloc(void **pp, size_t size, unsigned int flags)
         *pp = NULL;
         return CUDA_SUCCESS;
     }
-    const size_t length = whole_pages(size);
+    const size_t length = rg_align_up(size, RG_PAGE);
     if (length < size)
         return CUDA_ERROR_OUT_OF_MEMORY;
     void *memory = reserve(length);
@@ -86,7 +82,7 @@ static void give_back(struct rg_range *range)
     (void)rg_pinned_wait(range);
     rg_pinned_unmap(range->start);
     if (rg_pinned_remove(range))
-        munmap(memory, whole_pages(range->size));
+        munmap(memory, rg_align_up(range->size, RG_PAGE));
 }
 
 void rg_host_pool_backend_release(CUdeviceptr address, bool managed)

@@ -10,8 +10,10 @@
 
 #include "common/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /** Bytes: "4096", "64K", "512M", "4GiB", "1.5G" (powers of 1024); "10KB", "10MB", "10GB" (powers of 1000). */
 RG_MUST_CHECK enum rg_status rg_parse_size(const char *text, uint64_t *out, char *why, size_t why_size);
@@ -28,6 +30,11 @@ RG_MUST_CHECK enum rg_status rg_parse_integer(const char *text, int64_t min, int
 /** A share of a whole, more than 0 and at most 1: "0.5", "50%"; in millionths. */
 RG_MUST_CHECK enum rg_status rg_parse_fraction(const char *text, uint32_t *out_millionths, char *why,
                                                size_t why_size);
+/** Whether a setting's text, NULL: there is none, switches it on: it is neither empty nor 0. */
+static inline bool rg_is_on(const char *text)
+{
+    return text != NULL && *text != '\0' && strcmp(text, "0") != 0;
+}
 /** strtod(3) with a point as decimal point: it would take the one of the program's locale. */
 double rg_parse_double(const char *text, char **end);
 

@@ -7,6 +7,7 @@
  */
 #include "common/cuda/ptx_carrier.h"
 
+#include "common/base/align.h"
 #include "common/base/hash_table.h"
 
 #include <elf.h>
@@ -85,11 +86,6 @@ struct section {
     size_t size;
 };
 
-static size_t align(size_t offset, size_t alignment)
-{
-    return (offset + alignment - 1) / alignment * alignment;
-}
-
 /* Places the header, the sections' contents and their table; writes them if `to` is not NULL. Returns the size. */
 static size_t place(unsigned char *to, Elf64_Ehdr *header, const struct section *sections, unsigned n)
 {
@@ -98,7 +94,7 @@ static size_t place(unsigned char *to, Elf64_Ehdr *header, const struct section 
     uint32_t name = 0;
     for (unsigned i = 1; i < n; i++) {
         const struct section *s = &sections[i];
-        at = align(at, s->alignment);
+        at = rg_align_up(at, s->alignment);
         name = i == 1 ? 1 : name + (uint32_t)strlen(sections[i - 1].name) + 1;
         table[i] = (Elf64_Shdr){.sh_name = name,
                                 .sh_type = s->type,
@@ -113,7 +109,7 @@ static size_t place(unsigned char *to, Elf64_Ehdr *header, const struct section 
             memcpy(to + at, s->data, s->size);
         at += s->size;
     }
-    at = align(at, 8);
+    at = rg_align_up(at, 8);
     header->e_shoff = at;
     header->e_shnum = (Elf64_Half)n;
     if (to != NULL) {

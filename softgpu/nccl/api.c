@@ -6,6 +6,7 @@
 #include "softgpu/nccl/group.h"
 #include "softgpu/nccl/meeting.h"
 
+#include "common/base/status.h"
 #include "common/cuda/nccl_config.h"
 
 #include <stdlib.h>
@@ -68,9 +69,7 @@ static ncclResult_t init_rank(const char *function, ncclComm_t *comm, int n, con
     if (n < 1 || n > SG_NCCL_RANKS_MAX || rank < 0 || rank >= n)
         return sg_nccl_fail(ncclInvalidArgument, "%s: rank %d of %d: there may be %d, from 0 on", function,
                             rank, n, SG_NCCL_RANKS_MAX);
-    const ncclResult_t result = check_config(config, &blocking);
-    if (result != ncclSuccess)
-        return result;
+    RG_TRY(check_config(config, &blocking));
     if (!sg_nccl_driver())
         return sg_nccl_fail(ncclUnhandledCudaError, "%s: there is no CUDA driver", function);
     return sg_group_join(comm, n, id, rank, blocking);
@@ -157,42 +156,52 @@ ncclResult_t sg_ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
     return result;
 }
 
-ncclResult_t sg_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
+/* What splitting and shrinking begin with. */
+static ncclResult_t begin_part(const char *function, ncclComm_t comm, ncclComm_t *out,
+                               const ncclConfig_t *config, bool *blocking)
 {
     if (!comm || !out)
-        return sg_group_failed(sg_nccl_fail(ncclInvalidArgument,
-                                            "ncclCommSplit: there is no communicator, or no place for one"));
+        return sg_nccl_fail(ncclInvalidArgument, "%s: there is no communicator, or no place for one",
+                            function);
     *out = NULL;
-    bool blocking = config || comm->blocking; /* who says something takes nothing over */
-    ncclResult_t result = check_config(config, &blocking);
-    if (result == ncclSuccess && color < 0 && color != NCCL_SPLIT_NOCOLOR)
-        result = sg_nccl_fail(ncclInvalidArgument,
-                              "ncclCommSplit: color %d: it is 0 or more, or NCCL_SPLIT_NOCOLOR", color);
-    if (result == ncclSuccess)
-        result = sg_clique_usable(comm, "ncclCommSplit");
-    if (result == ncclSuccess)
-        result = sg_group_split(comm, color, key, out, blocking);
-    return sg_group_failed(result);
+    *blocking = config || comm->blocking; /* who says something takes nothing over */
+    return check_config(config, blocking);
+}
+
+static ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t *out, const ncclConfig_t *config)
+{
+    bool blocking;
+    RG_TRY(begin_part("ncclCommSplit", comm, out, config, &blocking));
+    if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+        return sg_nccl_fail(ncclInvalidArgument,
+                            "ncclCommSplit: color %d: it is 0 or more, or NCCL_SPLIT_NOCOLOR", color);
+    RG_TRY(sg_clique_usable(comm, "ncclCommSplit"));
+    return sg_group_split(comm, color, key, out, blocking);
+}
+
+ncclResult_t sg_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
+{
+    return sg_group_failed(split(comm, color, key, out, config));
+}
+
+static ncclResult_t shrink(ncclComm_t comm, int *excluded, int n_excluded, ncclComm_t *out,
+                           const ncclConfig_t *config, int flags)
+{
+    uint64_t away = 0;
+    bool blocking;
+    RG_TRY(begin_part("ncclCommShrink", comm, out, config, &blocking));
+    const char *why = rg_nccl_exclude(excluded, n_excluded, comm->rank, comm->clique->n, &away, 1);
+    if (why || flags & ~NCCL_SHRINK_ABORT)
+        return sg_nccl_fail(ncclInvalidArgument, "ncclCommShrink: %s", why ? why : "unknown flags");
+    if (flags != NCCL_SHRINK_ABORT)
+        RG_TRY(sg_clique_usable(comm, "ncclCommShrink"));
+    return sg_group_shrink(comm, away, flags == NCCL_SHRINK_ABORT, out, blocking);
 }
 
 ncclResult_t sg_ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, ncclComm_t *out,
                                ncclConfig_t *config, int flags)
 {
-    uint64_t away = 0;
-    if (!comm || !out)
-        return sg_group_failed(sg_nccl_fail(ncclInvalidArgument,
-                                            "ncclCommShrink: there is no communicator, or no place for one"));
-    *out = NULL;
-    bool blocking = config || comm->blocking; /* who says something takes nothing over */
-    ncclResult_t result = check_config(config, &blocking);
-    const char *why = rg_nccl_exclude(excluded, n_excluded, comm->rank, comm->clique->n, &away, 1);
-    if (result == ncclSuccess && (why || flags & ~NCCL_SHRINK_ABORT))
-        result = sg_nccl_fail(ncclInvalidArgument, "ncclCommShrink: %s", why ? why : "unknown flags");
-    if (result == ncclSuccess && flags != NCCL_SHRINK_ABORT)
-        result = sg_clique_usable(comm, "ncclCommShrink");
-    if (result == ncclSuccess)
-        result = sg_group_shrink(comm, away, flags == NCCL_SHRINK_ABORT, out, blocking);
-    return sg_group_failed(result);
+    return sg_group_failed(shrink(comm, excluded, n_excluded, out, config, flags));
 }
 
 ncclResult_t sg_ncclGroupSimulateEnd(ncclSimInfo_t *info)
@@ -207,9 +216,7 @@ ncclResult_t sg_ncclCommFinalize(ncclComm_t comm)
         return ncclSuccess;
     if (comm->ended)
         return sg_nccl_fail(ncclInvalidArgument, "ncclCommFinalize: the communicator has been finalised");
-    const ncclResult_t ready = sg_clique_usable(comm, "ncclCommFinalize");
-    if (ready != ncclSuccess)
-        return ready;
+    RG_TRY(sg_clique_usable(comm, "ncclCommFinalize"));
     comm->ended = true;
     return comm->blocking ? sg_clique_wait_idle(comm) : sg_clique_state(comm);
 }
@@ -240,10 +247,9 @@ static ncclResult_t tell(const char *function, ncclComm_t comm, int *to, int val
 {
     if (!comm || !to)
         return ncclInvalidArgument;
-    const ncclResult_t usable = sg_clique_usable(comm, function);
-    if (usable == ncclSuccess)
-        *to = value;
-    return usable;
+    RG_TRY(sg_clique_usable(comm, function));
+    *to = value;
+    return ncclSuccess;
 }
 
 ncclResult_t sg_ncclCommCount(const ncclComm_t comm, int *count)
@@ -298,9 +304,10 @@ ncclResult_t sg_ncclCommDeregister(const ncclComm_t comm, void *handle)
 ncclResult_t sg_ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window,
                                        int flags)
 {
-    const ncclResult_t usable = comm ? sg_clique_usable(comm, "ncclCommWindowRegister") : ncclSuccess;
     (void)flags;
-    return usable == ncclSuccess ? rg_nccl_register_nothing(comm, buffer, size, (void **)window) : usable;
+    if (comm)
+        RG_TRY(sg_clique_usable(comm, "ncclCommWindowRegister"));
+    return rg_nccl_register_nothing(comm, buffer, size, (void **)window);
 }
 
 ncclResult_t sg_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
@@ -337,9 +344,7 @@ ncclResult_t sg_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclData
         (residence != ncclScalarDevice && residence != ncclScalarHostImmediate))
         return sg_nccl_fail(ncclInvalidArgument,
                             "ncclRedOpCreatePreMulSum: a value is missing or not one of NCCL's");
-    const ncclResult_t usable = sg_clique_usable(comm, "ncclRedOpCreatePreMulSum");
-    if (usable != ncclSuccess)
-        return usable;
+    RG_TRY(sg_clique_usable(comm, "ncclRedOpCreatePreMulSum"));
     pthread_mutex_lock(&comm->clique->lock);
     struct sg_operator *operator= free_operator(comm);
     if (operator) {

@@ -11,6 +11,7 @@
 #include "softgpu/nccl/capture.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/status.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/group.h"
 
@@ -119,9 +120,8 @@ ncclResult_t sg_capture_calls(struct sg_nccl_call *calls, size_t *n)
         bool first = calls[i].capture != 0;
         for (size_t k = 0; k < i && first; k++)
             first = calls[k].comm != calls[i].comm;
-        const ncclResult_t result = first ? capture(calls[i].comm, calls, *n) : ncclSuccess;
-        if (result != ncclSuccess)
-            return result;
+        if (first)
+            RG_TRY(capture(calls[i].comm, calls, *n));
     }
     for (size_t i = 0; i < *n; i++)
         if (!calls[i].capture)
@@ -150,10 +150,8 @@ static ncclResult_t check_stream(struct sg_nccl_call *call)
 ncclResult_t sg_capture_check(struct sg_nccl_call *call, const struct sg_nccl_call *group, size_t n,
                               bool captured)
 {
-    const ncclResult_t result = check_stream(call);
-    if (result != ncclSuccess || (!captured && !call->capture))
-        return result;
-    for (size_t i = 0; i < n; i++) {
+    RG_TRY(check_stream(call));
+    for (size_t i = 0; i < n && (captured || call->capture); i++) {
         const char *why =
             rg_nccl_why_not_together(group[i].comm == call->comm, group[i].comm->clique == call->comm->clique,
                                      group[i].capture, call->capture);

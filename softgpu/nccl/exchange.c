@@ -7,6 +7,7 @@
  */
 #include "softgpu/nccl/exchange.h"
 
+#include "common/base/align.h"
 #include "common/base/clock.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/far.h"
@@ -44,11 +45,6 @@ static bool is_message(enum sg_nccl_kind kind)
 
 /* --- memory --------------------------------------------------------------------------------------------- */
 
-static size_t aligned(size_t size)
-{
-    return (size + ALIGNED - 1) / ALIGNED * ALIGNED;
-}
-
 /* An operation of which nothing is known yet, with its words; NULL: there is no memory. */
 static struct sg_exchange *make_blank(struct sg_clique *clique)
 {
@@ -57,7 +53,8 @@ static struct sg_exchange *make_blank(struct sg_clique *clique)
     if (exchange) {
         clique->spare = exchange->next;
     } else if ((exchange = malloc(sizeof *exchange)) == NULL ||
-               sg_nccl_driver()->p_cuMemHostAlloc(&control, WORDS + aligned((size_t)clique->n * 8),
+               sg_nccl_driver()->p_cuMemHostAlloc(&control,
+                                                  WORDS + rg_align_up((size_t)clique->n * 8, ALIGNED),
                                                   CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) {
         free(exchange);
         return NULL;
@@ -90,11 +87,11 @@ static bool get_memory(struct sg_exchange *exchange, const struct sg_nccl_call *
 {
     struct sg_clique *clique = exchange->clique;
     const size_t own = sg_exchange_given_bytes(exchange);
-    size_t given = aligned(own * (size_t)sg_exchange_givers(exchange)),
-           reduced = sg_exchange_reduces(exchange->kind) ? aligned(own) : 0;
+    size_t given = rg_align_up(own * (size_t)sg_exchange_givers(exchange), ALIGNED),
+           reduced = sg_exchange_reduces(exchange->kind) ? rg_align_up(own, ALIGNED) : 0;
     sg_exchange_choose_buffers(exchange, call);
     if (exchange->direct) {
-        given = aligned(sg_exchange_direct_bytes(exchange));
+        given = rg_align_up(sg_exchange_direct_bytes(exchange), ALIGNED);
         reduced = 0;
         if (!given)
             return true;

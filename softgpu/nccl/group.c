@@ -2,6 +2,7 @@
 #include "softgpu/nccl/group.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/status.h"
 #include "softgpu/nccl/capture.h"
 #include "softgpu/nccl/deadline.h"
 #include "softgpu/nccl/driver.h"
@@ -79,24 +80,22 @@ static ncclResult_t later_or_now(const struct beginning *beginning)
 
 ncclResult_t sg_group_join(ncclComm_t *comm, int n, const ncclUniqueId *id, int rank, bool blocking)
 {
-    ncclResult_t result = sg_clique_join(id, n, rank, blocking, true, comm);
-    return result == ncclSuccess
-               ? later_or_now(&(struct beginning){.out = comm, .comm = *comm, .blocking = blocking})
-               : result;
+    RG_TRY(sg_clique_join(id, n, rank, blocking, true, comm));
+    return later_or_now(&(struct beginning){.out = comm, .comm = *comm, .blocking = blocking});
 }
 
 ncclResult_t sg_group_split(ncclComm_t comm, int color, int key, ncclComm_t *out, bool blocking)
 {
     struct beginning beginning = {.out = out, .comm = comm, .blocking = blocking};
-    const ncclResult_t result = sg_clique_split(comm, color, key, blocking, out, &beginning.split);
-    return result == ncclSuccess ? later_or_now(&beginning) : result;
+    RG_TRY(sg_clique_split(comm, color, key, blocking, out, &beginning.split));
+    return later_or_now(&beginning);
 }
 
 ncclResult_t sg_group_shrink(ncclComm_t comm, uint64_t excluded, bool abort, ncclComm_t *out, bool blocking)
 {
     struct beginning beginning = {.out = out, .comm = comm, .blocking = blocking};
-    const ncclResult_t result = sg_clique_shrink(comm, excluded, abort, blocking, out, &beginning.split);
-    return result == ncclSuccess ? later_or_now(&beginning) : result;
+    RG_TRY(sg_clique_shrink(comm, excluded, abort, blocking, out, &beginning.split));
+    return later_or_now(&beginning);
 }
 
 /* --- calls ---------------------------------------------------------------------------------------------- */
@@ -248,8 +247,8 @@ static ncclResult_t check(struct sg_nccl_call *call)
         return sg_nccl_fail(ncclInvalidArgument, "%s: a buffer is missing", name);
     if (call->comm->ended)
         return sg_nccl_fail(ncclInvalidUsage, "%s: the communicator has been finalised", name);
-    const ncclResult_t usable = sg_clique_usable(call->comm, name);
-    return usable == ncclSuccess ? check_operator(call) : usable;
+    RG_TRY(sg_clique_usable(call->comm, name));
+    return check_operator(call);
 }
 
 static ncclResult_t submit(struct sg_nccl_call call)

@@ -1,6 +1,7 @@
 /* join.c - see clique.h: a rank joins an id, and with it the clique that the id is of. */
 #include "softgpu/nccl/clique.h"
 
+#include "common/base/status.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/list.h"
 #include "softgpu/nccl/meeting.h"
@@ -79,9 +80,7 @@ static ncclResult_t join(const struct rg_nccl_id *id, int n, int rank, ncclComm_
 {
     struct sg_clique *clique = NULL;
     char why[SG_NCCL_WHY];
-    const ncclResult_t found = find_clique(id, n, rank, &clique);
-    if (found != ncclSuccess)
-        return found;
+    RG_TRY(find_clique(id, n, rank, &clique));
     pthread_mutex_lock(&clique->lock);
     sg_clique_add_member(clique, comm);
     if (clique->root_peer)

@@ -1,6 +1,8 @@
 /* reduce.c - see reduce.h. The same loops for each type: the types differ in how an element is loaded, combined and stored. */
 #include "softgpu/nccl/reduce.h"
 
+#include "softgpu/small_floats.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -9,63 +11,17 @@
 
 /* --- small floating types ------------------------------------------------------------------------------- */
 
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float from_bfloat16(uint16_t x)
-{
-    return float_of((uint32_t)x << 16);
-}
-
-static uint16_t to_bfloat16(float value)
-{
-    const uint32_t bits = bits_of(value);
-    if (isnan(value))
-        return 0x7fff;
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* A floating type with a sign, `exponent` and `mantissa` bits and IEEE's subnormals. */
+/* As sg_float_of_small has them. */
 struct format {
     int exponent, mantissa;
-    bool infinities; /* E5M2 has them, of E4M3 the largest pattern alone is NaN */
     uint32_t nan, largest;
 };
-static const struct format e4m3 = {4, 3, false, 0x7f, 0x7e}, e5m2 = {5, 2, true, 0x7f, 0x7b};
-
-static float decode(const struct format *format, uint32_t x)
-{
-    const int bias = (1 << (format->exponent - 1)) - 1;
-    const uint32_t sign = x >> (format->exponent + format->mantissa) & 1,
-                   fraction = x & ((1u << format->mantissa) - 1);
-    const int exponent = (int)(x >> format->mantissa & ((1u << format->exponent) - 1));
-    float value;
-    if (format->infinities && exponent == (1 << format->exponent) - 1)
-        value = fraction ? NAN : INFINITY;
-    else if (!format->infinities && (x & 0x7f) == format->nan)
-        value = NAN;
-    else if (exponent == 0)
-        value = ldexpf((float)fraction, 1 - bias - format->mantissa);
-    else
-        value = ldexpf((float)(fraction | 1u << format->mantissa), exponent - bias - format->mantissa);
-    return sign ? -value : value;
-}
+static const struct format e4m3 = {4, 3, 0x7f, 0x7e}, e5m2 = {5, 2, 0x7f, 0x7b};
 
 /* To the nearest, ties to even; beyond the largest to `largest`. */
 static uint32_t encode(const struct format *format, float value)
 {
-    const uint32_t sign = (bits_of(value) >> 31) << (format->exponent + format->mantissa);
+    const uint32_t sign = (sg_bits_of_float(value) >> 31) << (format->exponent + format->mantissa);
     const int bias = (1 << (format->exponent - 1)) - 1;
     if (isnan(value))
         return format->nan;
@@ -83,28 +39,9 @@ static uint32_t encode(const struct format *format, float value)
     return sign | (x > format->largest ? format->largest : x);
 }
 
-/* The steps of subnormal numbers in half precision are 2^-24, and so are those of floats from a half to one. */
-static float from_half(uint16_t x)
-{
-    const uint32_t size = x & 0x7fff, sign = (uint32_t)(x & 0x8000) << 16;
-    const uint32_t subnormal = bits_of((float)(int32_t)size * 0x1p-24f);
-    const uint32_t normal = (size << 13) + (size < 0x7c00 ? 112u << 23 : 224u << 23);
-    return float_of((size < 0x400 ? subnormal : normal) | sign);
-}
-
-static uint16_t to_half(float value)
-{
-    const uint32_t size = bits_of(value) & 0x7fffffff, sign = bits_of(value) >> 16 & 0x8000;
-    const uint32_t subnormal = bits_of(float_of(size) + 0.5f) - 0x3f000000;
-    const uint32_t normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
-    const uint32_t finite = size < 0x38800000 ? subnormal : normal; /* 2^-14 */
-    const uint32_t bounded = size < 0x477ff000 ? finite : 0x7c00;   /* 65520 */
-    return (uint16_t)(size > 0x7f800000 ? 0x7fff : sign | bounded);
-}
-
 static float from_e4m3(uint8_t x)
 {
-    return decode(&e4m3, x);
+    return sg_float_of_small(x, 4, 3);
 }
 static uint8_t to_e4m3(float value)
 {
@@ -112,7 +49,7 @@ static uint8_t to_e4m3(float value)
 }
 static float from_e5m2(uint8_t x)
 {
-    return decode(&e5m2, x);
+    return sg_float_of_small(x, 5, 2);
 }
 static uint8_t to_e5m2(float value)
 {
@@ -228,8 +165,8 @@ REDUCE_INTEGER(reduce_int64, int64_t, uint64_t)
 REDUCE_INTEGER(reduce_uint64, uint64_t, uint64_t)
 REDUCE_FLOATING(reduce_float, float, float, SAME, SAME)
 REDUCE_FLOATING(reduce_double, double, double, SAME, SAME)
-REDUCE_FLOATING(reduce_half, uint16_t, float, from_half, to_half)
-REDUCE_FLOATING(reduce_bfloat16, uint16_t, float, from_bfloat16, to_bfloat16)
+REDUCE_FLOATING(reduce_half, uint16_t, float, sg_float_of_half, sg_half_of_float)
+REDUCE_FLOATING(reduce_bfloat16, uint16_t, float, sg_float_of_bfloat16, sg_bfloat16_of_float)
 REDUCE_FLOATING(reduce_e4m3, uint8_t, float, from_e4m3, to_e4m3)
 REDUCE_FLOATING(reduce_e5m2, uint8_t, float, from_e5m2, to_e5m2)
 

@@ -1,6 +1,7 @@
 /* steps.c - see steps.h. */
 #include "softgpu/nccl/steps.h"
 
+#include "common/base/status.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/far.h"
@@ -223,26 +224,20 @@ static CUresult give(const struct sg_enqueued *enqueued)
     const struct sg_nccl_call *call = &enqueued->call;
     const struct sg_exchange *exchange = enqueued->exchange;
     const int rank = call->comm->rank;
-    CUresult result =
-        exchange->before ? put_wait(exchange->before, SG_WORD_FREE, call->stream) : CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS)
-        return result;
+    if (exchange->before)
+        RG_TRY(put_wait(exchange->before, SG_WORD_FREE, call->stream));
     if (!sg_exchange_gives(exchange, rank) || call->kind == SG_NCCL_RECEIVE)
         return put_step(enqueued, COME);
-    const struct sg_nccl_driver *driver = sg_nccl_driver();
     unsigned char *scalar = exchange->scalars + (size_t)rank * 8;
     if (exchange->op == SG_NCCL_PRE_MUL_SUM && call->operator.residence == ncclScalarHostImmediate)
         memcpy(scalar, call->operator.scalar, sizeof call->operator.scalar);
     else if (exchange->op == SG_NCCL_PRE_MUL_SUM)
-        result = driver->p_cuMemcpyDtoHAsync(scalar, call->operator.device, rg_nccl_type_size(call->type),
-                                             call->stream);
-    if (result == CUDA_SUCCESS && !exchange->direct && !exchange->by_steps)
-        result = copy_given(call, sg_exchange_place(exchange, rank));
-    if (result == CUDA_SUCCESS)
-        result = put_step(enqueued, ARRIVE);
-    return result == CUDA_SUCCESS && exchange->direct && exchange->kind == SG_NCCL_ALL_GATHER
-               ? gather_own(call)
-               : result;
+        RG_TRY(sg_nccl_driver()->p_cuMemcpyDtoHAsync(scalar, call->operator.device,
+                                                     rg_nccl_type_size(call->type), call->stream));
+    if (!exchange->direct && !exchange->by_steps)
+        RG_TRY(copy_given(call, sg_exchange_place(exchange, rank)));
+    RG_TRY(put_step(enqueued, ARRIVE));
+    return exchange->direct && exchange->kind == SG_NCCL_ALL_GATHER ? gather_own(call) : CUDA_SUCCESS;
 }
 
 static CUresult reduce(const struct sg_enqueued *enqueued)
@@ -252,8 +247,8 @@ static CUresult reduce(const struct sg_enqueued *enqueued)
     if (!sg_exchange_reduces(exchange->kind) || exchange->by_steps ||
         (exchange->kind == SG_NCCL_REDUCE && rank != exchange->peer))
         return CUDA_SUCCESS;
-    const CUresult result = put_wait(exchange, SG_WORD_GIVEN, enqueued->call.stream);
-    return result == CUDA_SUCCESS ? put_step(enqueued, REDUCE) : result;
+    RG_TRY(put_wait(exchange, SG_WORD_GIVEN, enqueued->call.stream));
+    return put_step(enqueued, REDUCE);
 }
 
 /* Where what the rank takes is when all are there; NULL: it takes nothing. */
@@ -282,23 +277,22 @@ static CUresult take(const struct sg_enqueued *enqueued)
 {
     const struct sg_nccl_call *call = &enqueued->call;
     const unsigned char *from = taken(enqueued);
-    CUresult result = CUDA_SUCCESS;
     if (enqueued->exchange->by_steps) {
-        result = put_wait(enqueued->exchange, SG_WORD_GIVEN, call->stream);
-        return result == CUDA_SUCCESS ? put_step(enqueued, TAKE) : result;
+        RG_TRY(put_wait(enqueued->exchange, SG_WORD_GIVEN, call->stream));
+        return put_step(enqueued, TAKE);
     }
     if (enqueued->exchange->direct) { /* it is all there when nothing goes on in the buffers */
-        result = put_wait(enqueued->exchange, SG_WORD_FREE, call->stream);
-        return result == CUDA_SUCCESS ? put_step(enqueued, DEPART) : result;
+        RG_TRY(put_wait(enqueued->exchange, SG_WORD_FREE, call->stream));
+        return put_step(enqueued, DEPART);
     }
     if (from && (!sg_exchange_reduces(call->kind) || call->kind == SG_NCCL_ALL_REDUCE))
-        result = put_wait(enqueued->exchange,
-                          call->kind == SG_NCCL_ALL_REDUCE ? SG_WORD_REDUCED : SG_WORD_GIVEN, call->stream);
+        RG_TRY(put_wait(enqueued->exchange,
+                        call->kind == SG_NCCL_ALL_REDUCE ? SG_WORD_REDUCED : SG_WORD_GIVEN, call->stream));
     /* The root of a broadcast in place has it already. */
-    if (result == CUDA_SUCCESS && from &&
+    if (from &&
         !(call->kind == SG_NCCL_BROADCAST && call->send == call->receive && call->comm->rank == call->peer))
-        result = copy_taken(call, from);
-    return result == CUDA_SUCCESS ? put_step(enqueued, DEPART) : result;
+        RG_TRY(copy_taken(call, from));
+    return put_step(enqueued, DEPART);
 }
 
 ncclResult_t sg_exchange_enqueue(struct sg_enqueued *enqueued, int pass)

@@ -8,6 +8,7 @@
 #include "softgpu/device_calls.h"
 #include "softgpu/guest.h"
 
+#include "common/base/align.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 
@@ -27,7 +28,7 @@ void sg_child_free(struct sg_child *child)
 struct sg_child *sg_child_prepare(struct sg_parent *parent, uint32_t size)
 {
     const bool mapped = size && sg_guest_guarded();
-    size_t bytes = (sizeof(struct sg_child) + (mapped ? 0 : size) + 63) & ~(size_t)63;
+    size_t bytes = rg_align_up(sizeof(struct sg_child) + (mapped ? 0 : size), 64);
     struct sg_child *child = aligned_alloc(64, bytes);
     if (!child)
         return NULL;
@@ -169,7 +170,7 @@ int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t b
 
 static struct sg_child *new_child(struct sg_parent *parent, enum sg_child_kind kind)
 {
-    struct sg_child *child = aligned_alloc(64, (sizeof(*child) + 63) & ~(size_t)63);
+    struct sg_child *child = aligned_alloc(64, rg_align_up(sizeof(*child), 64));
     if (!child)
         return NULL;
     memset(child, 0, sizeof(*child));

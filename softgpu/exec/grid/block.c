@@ -7,6 +7,7 @@
  * Memory that runs out fails sg_run_acquire. Slot's thread only.
  */
 #include "softgpu/exec/grid/block.h"
+#include "common/base/align.h"
 #include "softgpu/exec/lanes/lanes.h"
 #include "softgpu/exec/warp/schedule.h"
 #include "softgpu/guest.h"
@@ -49,7 +50,7 @@ static bool reserve_shared(struct sg_run *run, size_t size)
 {
     if (size <= run->shared_capacity)
         return true;
-    size_t capacity = (size + (64u << 10) - 1) & ~(size_t)((64u << 10) - 1), guard;
+    size_t capacity = rg_align_up(size, 64u << 10), guard;
     unsigned char *map = map_shared(capacity, &guard);
     if (!map)
         return false;
@@ -70,15 +71,8 @@ static bool reserve_shared(struct sg_run *run, size_t size)
 static bool copy_params(struct sg_run *run, const struct sg_grid *grid)
 {
     const size_t size = grid->launch->params_size;
-    if (size > run->guest_params_capacity) {
-        const size_t capacity = (size + 4095) & ~(size_t)4095;
-        unsigned char *memory = sg_guest_map(capacity, PROT_READ | PROT_WRITE);
-        if (!memory)
-            return false;
-        sg_guest_unmap(run->guest_params, run->guest_params_capacity);
-        run->guest_params = memory;
-        run->guest_params_capacity = capacity;
-    }
+    if (!sg_guest_reserve(&run->guest_params, &run->guest_params_capacity, size))
+        return false;
     if (size)
         memcpy(run->guest_params, grid->params, size);
     run->block.guest_params = run->guest_params;
@@ -89,7 +83,7 @@ static bool reserve_warps(struct sg_run *run, uint32_t n_warps)
 {
     if (n_warps <= run->warps_capacity)
         return true;
-    struct sg_warp *warps = aligned_alloc(64, (n_warps * sizeof(*warps) + 63) & ~(size_t)63);
+    struct sg_warp *warps = aligned_alloc(64, rg_align_up(n_warps * sizeof(*warps), 64));
     if (!warps)
         return false;
     free(run->warps);

@@ -34,6 +34,7 @@
 #include "softgpu/exec/grid/plan.h"
 #include "softgpu/guest.h"
 
+#include "common/base/align.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -79,7 +80,7 @@ static struct sg_slot *take_slot(bool extra)
     }
     if (engine.n_slots >= sg_exec_cores() + (extra ? EXTRA_SLOTS_MAX : 0))
         return NULL;
-    slot = aligned_alloc(64, (sizeof(*slot) + 63) & ~(size_t)63);
+    slot = aligned_alloc(64, rg_align_up(sizeof(*slot), 64));
     if (!slot)
         return NULL;
     memset(slot, 0, sizeof(*slot));
@@ -338,7 +339,7 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
     if (launch->form == SG_CODE_BLOCK && sg_code_is_empty(launch->code))
         return SG_FAULT_NONE; /* for programs that try how large a grid may be */
     if (launch->params_size > sizeof(on_stack)) {
-        params = aligned_alloc(16, ((size_t)launch->params_size + 15) & ~(size_t)15);
+        params = aligned_alloc(16, rg_align_up(launch->params_size, 16));
         if (!params)
             return report->fault = SG_FAULT_OUT_OF_RESOURCES;
     }

@@ -5,7 +5,9 @@
  */
 #include "softgpu/guest.h"
 
+#include "common/base/align.h"
 #include "common/base/log.h"
+#include "common/base/parse.h"
 
 #include <errno.h>
 #include <link.h>
@@ -79,7 +81,7 @@ static void decide(void)
 {
     const char *text =
         getenv("SOFTGPU_GUARD"); /* with other rights than the user's, too: it takes away only */
-    guarded = text && *text && strcmp(text, "0") != 0;
+    guarded = rg_is_on(text);
 #if defined(__SANITIZE_THREAD__)
     guarded = false; /* it gives all addresses away itself */
 #endif
@@ -151,6 +153,20 @@ void sg_guest_unmap(void *memory, size_t size)
 {
     if (memory)
         munmap(memory, size);
+}
+
+bool sg_guest_reserve(unsigned char **memory, size_t *capacity, size_t size)
+{
+    if (size <= *capacity)
+        return true;
+    const size_t larger = rg_align_up(size, PAGE);
+    unsigned char *map = sg_guest_map(larger, PROT_READ | PROT_WRITE);
+    if (map == NULL)
+        return false;
+    sg_guest_unmap(*memory, *capacity);
+    *memory = map;
+    *capacity = larger;
+    return true;
 }
 
 bool sg_guest_alias(uint64_t address, size_t size, bool *taken)

@@ -17,6 +17,7 @@
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
 #include "softgpu/exec/lanes/lanes.h"
+#include "common/base/align.h"
 #include "softgpu/exec/matrix/matrix.h"
 #include "softgpu/guest.h"
 
@@ -33,7 +34,7 @@ static bool reserve(unsigned char **memory, size_t *capacity, size_t size)
 {
     if (size <= *capacity)
         return true;
-    size = (size + 4095) & ~(size_t)4095;
+    size = rg_align_up(size, 4096);
     unsigned char *bigger = aligned_alloc(4096, size); /* a local variable may ask for so much */
     if (!bigger)
         return false;
@@ -46,18 +47,7 @@ static bool reserve(unsigned char **memory, size_t *capacity, size_t size)
 /** The same for .local variables, which kernels can reach. */
 static bool reserve_local(struct sg_loop_block *m, size_t size)
 {
-    if (!sg_guest_guarded())
-        return reserve(&m->lanes.local, &m->local_capacity, size);
-    if (size <= m->local_capacity)
-        return true;
-    size = (size + 4095) & ~(size_t)4095;
-    unsigned char *bigger = sg_guest_map(size, PROT_READ | PROT_WRITE);
-    if (!bigger)
-        return false;
-    sg_guest_unmap(m->lanes.local, m->local_capacity);
-    m->lanes.local = bigger;
-    m->local_capacity = size;
-    return true;
+    return (sg_guest_guarded() ? sg_guest_reserve : reserve)(&m->lanes.local, &m->local_capacity, size);
 }
 
 bool sg_lanes_reserve(struct sg_run *run)

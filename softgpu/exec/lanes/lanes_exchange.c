@@ -75,30 +75,15 @@ static void shuffle_whole(uint32_t mode, uint32_t b, const uint32_t *restrict va
 static void shuffle_evenly(const struct sg_point *point, const uint32_t *restrict value,
                            uint32_t *restrict result, uint32_t *restrict predicate)
 {
-    uint32_t b = point->a & 31, clamp = point->b & 31, segment = point->b >> 8 & 31;
+    const uint32_t clamp = point->b & 31, segment = point->b >> 8 & 31;
     if (segment == 0 && clamp == (point->mode == 0 ? 0 : 31)) {
-        shuffle_whole(point->mode, b, value, result, predicate);
+        shuffle_whole(point->mode, point->a & 31, value, result, predicate);
         return;
     }
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
-        int32_t limit = (int32_t)((lane & segment) | (clamp & ~segment)), source;
-        switch (point->mode) {
-        case 0:
-            source = (int32_t)lane - (int32_t)b;
-            break;
-        case 1:
-            source = (int32_t)(lane + b);
-            break;
-        case 2:
-            source = (int32_t)(lane ^ b);
-            break;
-        default:
-            source = (int32_t)((lane & segment) | (b & ~segment));
-            break;
-        }
-        bool inside = point->mode == 0 ? source >= limit : source <= limit;
+        bool inside;
+        result[lane] = value[sg_shuffle_source(point->mode, lane, point->a, point->b, &inside)];
         predicate[lane] = inside;
-        result[lane] = value[inside ? (uint32_t)source & 31 : lane];
     }
 }
 

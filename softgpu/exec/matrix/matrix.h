@@ -76,10 +76,6 @@ unsigned sg_matrix_bits(uint8_t type);
 void sg_matrix_multiply(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
                         const struct sg_matrix_kind *kind);
 
-/** Half precision to float, and back with rounding to nearest even. */
-float sg_matrix_from_half(uint32_t half);
-uint32_t sg_matrix_to_half(float value);
-
 /** Works on the requests (struct sg_matrix_request) that the lanes of `group` brought as their values. */
 void sg_matrix_resolve(const struct sg_lane_exchange *exchange, uint32_t group);
 /** The scratch of the slot that runs the calling thread, or NULL where there is no memory. */

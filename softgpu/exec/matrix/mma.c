@@ -25,6 +25,8 @@
  */
 #include "softgpu/exec/matrix/matrix.h"
 
+#include "softgpu/small_floats.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -40,80 +42,28 @@ unsigned sg_matrix_bits(uint8_t type)
     return bits[type];
 }
 
-static float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint32_t bits_of_float(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-float sg_matrix_from_half(uint32_t half)
-{
-    uint32_t magnitude = half & 0x7fff, sign = (half & 0x8000) << 16;
-    if (magnitude >= 0x7c00)
-        return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
-    /* the exponent's bias differs by 112; multiplying makes subnormal numbers right as well */
-    return float_of(sign | bits_of_float(float_of(magnitude << 13) * 0x1p112f));
-}
-
-uint32_t sg_matrix_to_half(float value)
-{
-    uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000)
-        return 0x7fff;           /* the one NaN of these instructions */
-    if (magnitude >= 0x477ff000) /* 65520: rounds to infinity */
-        return sign | 0x7c00;
-    if (magnitude < 0x38800000) /* below 2^-14: a multiple of 2^-24, which adding 1/2 rounds to */
-        return sign | (bits_of_float(float_of(magnitude) + 0.5f) - 0x3f000000);
-    magnitude += 0xfff + (magnitude >> 13 & 1);
-    return sign | (magnitude - 0x38000000) >> 13;
-}
-
-/*
- * Numbers of up to 8 bits: a sign, `exponent` bits, the rest mantissa. e5m2 has infinities and NaN as larger
- * formats do, e4m3 has NaN alone, the others have neither.
- */
-static float small_to_float(uint32_t bits, unsigned exponent, unsigned mantissa)
-{
-    uint32_t magnitude = bits & ((1u << (exponent + mantissa)) - 1),
-             sign = (bits >> (exponent + mantissa) & 1) << 31;
-    bool special = exponent == 5 ? magnitude >= 0x7c : exponent == 4 ? magnitude == 0x7f : false;
-    if (special)
-        return float_of(sign | (magnitude == 0x7c ? 0x7f800000 : 0x7fffffff));
-    int bias = (1 << (exponent - 1)) - 1;
-    /* as for half precision: the bias is put right by a multiplication */
-    return float_of(sign | bits_of_float(ldexpf(float_of(magnitude << (23 - mantissa)), 127 - bias)));
-}
-
 /* Element `e` of the register (for f64 of two words) at `words`. */
 static float get_float(const uint32_t *words, uint8_t type, unsigned e)
 {
     switch (type) {
     case SG_MATRIX_F16:
-        return sg_matrix_from_half(*words >> 16 * e & 0xffff);
+        return sg_float_of_half(*words >> 16 * e & 0xffff);
     case SG_MATRIX_BF16:
-        return float_of(*words >> 16 * e << 16);
+        return sg_float_of_bits(*words >> 16 * e << 16);
     case SG_MATRIX_TF32:
-        return float_of(*words & 0xffffe000);
+        return sg_float_of_bits(*words & 0xffffe000);
     case SG_MATRIX_E4M3:
-        return small_to_float(*words >> 8 * e, 4, 3);
+        return sg_float_of_small(*words >> 8 * e, 4, 3);
     case SG_MATRIX_E5M2:
-        return small_to_float(*words >> 8 * e, 5, 2);
+        return sg_float_of_small(*words >> 8 * e, 5, 2);
     case SG_MATRIX_E2M1:
-        return small_to_float(*words >> (8 * e + 2), 2, 1);
+        return sg_float_of_small(*words >> (8 * e + 2), 2, 1);
     case SG_MATRIX_E2M3:
-        return small_to_float(*words >> 8 * e, 2, 3);
+        return sg_float_of_small(*words >> 8 * e, 2, 3);
     case SG_MATRIX_E3M2:
-        return small_to_float(*words >> 8 * e, 3, 2);
+        return sg_float_of_small(*words >> 8 * e, 3, 2);
     default:
-        return float_of(*words);
+        return sg_float_of_bits(*words);
     }
 }
 
@@ -187,9 +137,9 @@ static void gather_sum(struct sg_matrix_scratch *scratch, const struct sg_matrix
         else if (type == SG_MATRIX_S32)
             scratch->c.s32[place] = (int32_t)words[i];
         else if (type == SG_MATRIX_F32)
-            scratch->c.f32[place] = float_of(words[i]);
+            scratch->c.f32[place] = sg_float_of_bits(words[i]);
         else
-            scratch->c.f32[place] = sg_matrix_from_half(words[i / 2] >> 16 * (i % 2) & 0xffff);
+            scratch->c.f32[place] = sg_float_of_half(words[i / 2] >> 16 * (i % 2) & 0xffff);
     }
 }
 
@@ -206,9 +156,9 @@ static void scatter_sum(const struct sg_matrix_scratch *scratch, const struct sg
         else if (type == SG_MATRIX_S32)
             words[i] = (uint32_t)scratch->c.s32[place];
         else if (type == SG_MATRIX_F32)
-            words[i] = bits_of_float(scratch->c.f32[place]);
+            words[i] = sg_bits_of_float(scratch->c.f32[place]);
         else
-            words[i / 2] |= sg_matrix_to_half(scratch->c.f32[place]) << 16 * (i % 2);
+            words[i / 2] |= (uint32_t)sg_half_of_float(scratch->c.f32[place]) << 16 * (i % 2);
     }
 }
 
@@ -310,8 +260,8 @@ static void multiply_quarter(struct sg_matrix_request *const *requests, const st
         fragments[i] = requests[lane] ? requests[lane]->fragments : NULL;
         const struct sg_matrix_fragments *own = fragments[i] ? fragments[i] : &zeros;
         for (uint32_t e = 0; e < 4; e++) {
-            float x = sg_matrix_from_half(own->a[e / 2] >> 16 * (e % 2) & 0xffff);
-            float y = sg_matrix_from_half(own->b[e / 2] >> 16 * (e % 2) & 0xffff);
+            float x = sg_float_of_half(own->a[e / 2] >> 16 * (e % 2) & 0xffff);
+            float y = sg_float_of_half(own->b[e / 2] >> 16 * (e % 2) & 0xffff);
             bool columns = (kind->flags & SG_MATRIX_A_COLUMNS) != 0,
                  rows = (kind->flags & SG_MATRIX_B_ROWS) != 0;
             a[columns ? base + e : i][columns ? i % 4 : e] = x;
@@ -319,9 +269,9 @@ static void multiply_quarter(struct sg_matrix_request *const *requests, const st
         }
         for (uint32_t e = 0; e < 8; e++) {
             if (from == SG_MATRIX_F16)
-                c[i][e] = sg_matrix_from_half(own->c[e / 2] >> 16 * (e % 2) & 0xffff);
+                c[i][e] = sg_float_of_half(own->c[e / 2] >> 16 * (e % 2) & 0xffff);
             else
-                c[(i & 1) + (e & 2) + base][(e & 4) + (i & 2) + (e & 1)] = float_of(own->c[e]);
+                c[(i & 1) + (e & 2) + base][(e & 4) + (i & 2) + (e & 1)] = sg_float_of_bits(own->c[e]);
         }
     }
     for (uint32_t i = 0; i < 8; i++)
@@ -334,10 +284,10 @@ static void multiply_quarter(struct sg_matrix_request *const *requests, const st
         memset(fragments[i]->c, 0, 8 * sizeof(uint32_t));
         for (uint32_t e = 0; e < 8; e++) {
             if (to == SG_MATRIX_F16)
-                fragments[i]->c[e / 2] |= sg_matrix_to_half(c[i][e]) << 16 * (e % 2);
+                fragments[i]->c[e / 2] |= (uint32_t)sg_half_of_float(c[i][e]) << 16 * (e % 2);
             else
                 fragments[i]->c[e] =
-                    bits_of_float(c[(i & 1) + (e & 2) + (i & 4)][(e & 4) + (i & 2) + (e & 1)]);
+                    sg_bits_of_float(c[(i & 1) + (e & 2) + (i & 4)][(e & 4) + (i & 2) + (e & 1)]);
         }
     }
 }

@@ -7,6 +7,7 @@
  * row of a, of a column of b (along k), or, from two columns in turn, of a row of c.
  */
 #include "softgpu/exec/matrix/matrix.h"
+#include "softgpu/small_floats.h"
 
 #include <string.h>
 #if defined __F16C__ && defined __AVX2__
@@ -58,7 +59,7 @@ static inline v8 from_halves(u8x16 halves)
 {
     v8 values;
     for (uint32_t i = 0; i < 8; i++)
-        values[i] = sg_matrix_from_half(halves[i]);
+        values[i] = sg_float_of_half(halves[i]);
     return values;
 }
 
@@ -66,7 +67,7 @@ static inline u8x16 to_halves(v8 values)
 {
     u8x16 halves;
     for (uint32_t i = 0; i < 8; i++)
-        halves[i] = (uint16_t)sg_matrix_to_half(values[i]);
+        halves[i] = sg_half_of_float(values[i]);
     return halves;
 }
 #endif

@@ -2,7 +2,6 @@
  * surface.c - surface loads, stores and reductions: whole bytes of array memory, whose first coordinate counts bytes, and stores
  * by the surface's format, whose first coordinate counts texels. Runs inside of kernels, as texture.c.
  */
-#include "softgpu/exec/matrix/matrix.h"
 #include "softgpu/exec/texture/texel.h"
 #include "softgpu/guest.h"
 #include "softgpu/kernel_abi.h"
@@ -78,7 +77,7 @@ void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const
 static int32_t narrowed(const struct sg_texture *x, uint32_t word, int32_t least, int32_t most)
 {
     if (x->fractions) {
-        const float value = sg_bits_float(word);
+        const float value = sg_float_of_bits(word);
         const float low = least < 0 ? -1.0f : 0.0f;
         return (int32_t)roundf((value > 1.0f   ? 1.0f
                                 : value > low  ? value
@@ -111,7 +110,7 @@ static void store_formatted(const struct sg_texture *x, unsigned char *at, const
             wide = (uint32_t)narrowed(x, wide, INT16_MIN, INT16_MAX);
             break;
         case SG_TEXEL_HALF:
-            wide = sg_matrix_to_half(sg_bits_float(wide));
+            wide = sg_half_of_float(sg_float_of_bits(wide));
             break;
         default:
             memcpy(at + 4 * c, &wide, 4);

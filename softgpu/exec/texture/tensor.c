@@ -8,8 +8,9 @@
  * interleaved layouts, elements of 4 and 6 bits, NaN outside, swizzles with wider atoms) ends the launch as
  * an illegal instruction. Any thread of a kernel.
  */
-#include "softgpu/exec/matrix/matrix.h"
+#include "softgpu/exec/engine.h"
 #include "softgpu/guest.h"
+#include "softgpu/small_floats.h"
 #include "softgpu/tensor_map.h"
 
 #include "common/base/log.h"
@@ -105,23 +106,12 @@ static void store_chunk(const struct work *w, const struct chunk *c)
 
 static float small_to_float(uint8_t type, uint64_t bits)
 {
-    if (type == F16)
-        return sg_matrix_from_half((uint32_t)bits);
-    uint32_t word = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &word, sizeof(value));
-    return value;
+    return type == F16 ? sg_float_of_half((uint32_t)bits) : sg_float_of_bfloat16((uint32_t)bits);
 }
 
 static uint64_t float_to_small(uint8_t type, float value)
 {
-    uint32_t word;
-    if (type == F16)
-        return sg_matrix_to_half(value);
-    memcpy(&word, &value, sizeof(word));
-    if ((word & 0x7fffffff) > 0x7f800000)
-        return 0x7fff;
-    return (word + 0x7fff + (word >> 16 & 1)) >> 16;
+    return type == F16 ? sg_half_of_float(value) : sg_bfloat16_of_float(value);
 }
 
 static uint64_t add(uint8_t type, uint64_t old, uint64_t value)

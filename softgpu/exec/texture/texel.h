@@ -7,6 +7,7 @@
 
 #include "softgpu/exec/texture/texture.h"
 #include "softgpu/guest.h"
+#include "softgpu/small_floats.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,35 +20,10 @@
  */
 extern float sg_unorm8[256], sg_srgb8[256];
 
-static inline uint32_t sg_float_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float sg_bits_float(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /** Whether reads of the texture give floats; else integers. */
 static inline bool sg_gives_float(const struct sg_texture *x)
 {
     return x->as_float || x->texel == SG_TEXEL_HALF || x->texel == SG_TEXEL_FLOAT;
-}
-
-static inline float sg_half_to_float(uint16_t half)
-{
-    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 31,
-                   mantissa = half & 1023;
-    if (exponent == 0)
-        return sg_bits_float(sign | sg_float_bits((float)mantissa * 0x1p-24f));
-    if (exponent == 31)
-        return sg_bits_float(sign | 0x7f800000u | mantissa << 13);
-    return sg_bits_float(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
 /** A signed or 16-bit channel as reads give it: `largest` is 1. */
@@ -56,7 +32,7 @@ static inline uint32_t sg_from_integer(const struct sg_texture *x, int32_t value
     if (!x->as_float)
         return (uint32_t)value;
     const float fraction = (float)value / largest;
-    return sg_float_bits(fraction < -1.0f ? -1.0f : fraction);
+    return sg_bits_of_float(fraction < -1.0f ? -1.0f : fraction);
 }
 
 /** Channel `i` of a texel in memory, as reads give it. */
@@ -68,7 +44,7 @@ static inline uint32_t sg_channel(const struct sg_texture *x, const unsigned cha
     case SG_TEXEL_U8:
         if (!x->as_float)
             return texel[i];
-        return sg_float_bits(x->srgb && i < 3 ? sg_srgb8[texel[i]] : sg_unorm8[texel[i]]);
+        return sg_bits_of_float(x->srgb && i < 3 ? sg_srgb8[texel[i]] : sg_unorm8[texel[i]]);
     case SG_TEXEL_S8:
         return sg_from_integer(x, (int8_t)texel[i], 127.0f);
     case SG_TEXEL_U16:
@@ -79,7 +55,7 @@ static inline uint32_t sg_channel(const struct sg_texture *x, const unsigned cha
         return sg_from_integer(x, (int16_t)narrow, 32767.0f);
     case SG_TEXEL_HALF:
         memcpy(&narrow, texel + 2 * i, 2);
-        return sg_float_bits(sg_half_to_float(narrow));
+        return sg_bits_of_float(sg_float_of_half(narrow));
     default:
         memcpy(&wide, texel + 4 * i, 4);
         return wide;
@@ -106,7 +82,7 @@ static inline sg_texel4 sg_border(const struct sg_texture *x)
 {
     sg_texel4 out;
     for (unsigned c = 0; c < 4; c++)
-        out[c] = sg_gives_float(x) ? sg_float_bits(x->border[c]) : (uint32_t)(int64_t)x->border[c];
+        out[c] = sg_gives_float(x) ? sg_bits_of_float(x->border[c]) : (uint32_t)(int64_t)x->border[c];
     return out;
 }
 

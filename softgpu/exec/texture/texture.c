@@ -72,10 +72,10 @@ static sg_texel4 sample_linear(const struct sampler *s, const float u[3])
             continue;
         const sg_texel4 texel = fetch(s, index);
         for (unsigned c = 0; c < 4; c++)
-            sum[c] += part * sg_bits_float(texel[c]);
+            sum[c] += part * sg_float_of_bits(texel[c]);
     }
     for (unsigned c = 0; c < 4; c++)
-        out[c] = sg_float_bits(sum[c]);
+        out[c] = sg_bits_of_float(sum[c]);
     return out;
 }
 
@@ -141,7 +141,7 @@ static sg_texel4 sample_levels(struct sampler *s, const float u[3], float level)
     const sg_texel4 a = sample(s, u, first), b = sample(s, u, first + 1);
     sg_texel4 out;
     for (unsigned c = 0; c < 4; c++)
-        out[c] = sg_float_bits((1.0f - weight) * sg_bits_float(a[c]) + weight * sg_bits_float(b[c]));
+        out[c] = sg_bits_of_float((1.0f - weight) * sg_float_of_bits(a[c]) + weight * sg_float_of_bits(b[c]));
     return out;
 }
 
@@ -209,7 +209,7 @@ static const uint8_t dimensions_of[] = {
 static void floats_of(const uint32_t *words, unsigned n, float *out)
 {
     for (unsigned i = 0; i < n; i++)
-        out[i] = sg_bits_float(words[i]);
+        out[i] = sg_float_of_bits(words[i]);
 }
 
 static sg_texel4 fetch_integer(struct sampler *s, const uint32_t *coordinates, unsigned level)
@@ -247,7 +247,7 @@ void sg_rt_tex(struct sg_thread *t, uint64_t texture, uint32_t operation, const 
     float level = 0, u[3] = {0}, across[3] = {0}, down[3] = {0};
     sg_texel4 out;
     if (operation & SG_TEX_LEVEL)
-        level = integer ? (float)(int32_t)words[4] : sg_bits_float(words[4]);
+        level = integer ? (float)(int32_t)words[4] : sg_float_of_bits(words[4]);
     floats_of(words + 4, 3, across);
     floats_of(words + 8, 3, down);
     floats_of(coordinates, cube ? 3 : s.dimensions, u);

@@ -45,13 +45,13 @@ ALWAYS sg_texel4 load(enum format format, const struct sg_texture *x, const unsi
         memcpy(&all, texel, sizeof all);
         return all;
     case BYTE1:
-        return (sg_texel4){sg_float_bits(sg_unorm8[texel[0]]), 0, 0, 0x3f800000u};
+        return (sg_texel4){sg_bits_of_float(sg_unorm8[texel[0]]), 0, 0, 0x3f800000u};
     case BYTE2:
-        return (sg_texel4){sg_float_bits(sg_unorm8[texel[0]]), sg_float_bits(sg_unorm8[texel[1]]), 0,
+        return (sg_texel4){sg_bits_of_float(sg_unorm8[texel[0]]), sg_bits_of_float(sg_unorm8[texel[1]]), 0,
                            0x3f800000u};
     case BYTE4:
-        return (sg_texel4){sg_float_bits(sg_unorm8[texel[0]]), sg_float_bits(sg_unorm8[texel[1]]),
-                           sg_float_bits(sg_unorm8[texel[2]]), sg_float_bits(sg_unorm8[texel[3]])};
+        return (sg_texel4){sg_bits_of_float(sg_unorm8[texel[0]]), sg_bits_of_float(sg_unorm8[texel[1]]),
+                           sg_bits_of_float(sg_unorm8[texel[2]]), sg_bits_of_float(sg_unorm8[texel[3]])};
     default:
         return sg_texel_any(x, texel);
     }

@@ -10,6 +10,7 @@
  * A barrier that a thread arrives at and does not wait for counts it until it ends. Memory that runs out
  * fails sg_cluster_acquire.
  */
+#include "common/base/align.h"
 #include "softgpu/exec/warp/schedule.h"
 #include "softgpu/guest.h"
 
@@ -55,7 +56,7 @@ static bool map_windows(struct sg_cluster *cluster, uint32_t size, size_t shared
     cluster->map = cluster->windows = map;
     cluster->capacity = size;
     cluster->shared = shared;
-    size_t pages = (shared + PAGE - 1) & ~(size_t)(PAGE - 1);
+    size_t pages = rg_align_up(shared, PAGE);
     for (uint32_t rank = 0; rank < size && pages; rank++) {
         if (mprotect(map + rank * SG_WINDOW, pages, PROT_READ | PROT_WRITE) != 0) {
             unmap(cluster);
@@ -68,7 +69,7 @@ static bool map_windows(struct sg_cluster *cluster, uint32_t size, size_t shared
 struct sg_cluster *sg_cluster_acquire(struct sg_slot *slot, const struct sg_grid *grid)
 {
     const struct sg_launch *launch = grid->launch;
-    size_t shared = ((launch->shared_static + 15) & ~15u) + (size_t)launch->shared_dynamic;
+    size_t shared = rg_align_up(launch->shared_static, 16) + launch->shared_dynamic;
     struct sg_cluster *cluster = slot->clusters;
     if (cluster)
         slot->clusters = cluster->next;

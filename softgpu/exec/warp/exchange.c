@@ -10,32 +10,10 @@ static void shuffle(struct sg_lane_exchange *x, uint32_t group, uint32_t mode)
 {
     SG_FOR_LANES(lane, group)
     {
-        uint32_t b = x->b[lane] & 31, clamp = x->c[lane] & 31, segment = x->c[lane] >> 8 & 31;
-        int32_t max_lane = (int32_t)((lane & segment) | (clamp & ~segment));
-        int32_t source;
         bool inside;
-        switch (mode) {
-        case 0: /* up */
-            source = (int32_t)lane - (int32_t)b;
-            inside = source >= max_lane;
-            break;
-        case 1: /* down */
-            source = (int32_t)(lane + b);
-            inside = source <= max_lane;
-            break;
-        case 2: /* butterfly */
-            source = (int32_t)(lane ^ b);
-            inside = source <= max_lane;
-            break;
-        default: /* index */
-            source = (int32_t)((lane & segment) | (b & ~segment));
-            inside = source <= max_lane;
-            break;
-        }
-        if (!inside)
-            source = (int32_t)lane;
+        const uint32_t source = sg_shuffle_source(mode, lane, x->b[lane], x->c[lane], &inside);
         /* what a lane outside the group would give is undefined; here it is 0 */
-        uint32_t value = group >> source & 1 ? (uint32_t)x->value[source] : 0;
+        const uint32_t value = group >> source & 1 ? (uint32_t)x->value[source] : 0;
         x->result[lane] = value | (uint64_t)inside << 32;
     }
 }

@@ -127,7 +127,7 @@ static double reference(const struct sg_texture *x, unsigned dimensions, const f
 
 static double number(const struct sg_texture *x, uint32_t word)
 {
-    return sg_gives_float(x) ? (double)sg_bits_float(word) : (double)(int32_t)word;
+    return sg_gives_float(x) ? (double)sg_float_of_bits(word) : (double)(int32_t)word;
 }
 
 static void compare(const struct sg_texture *x, const char *what, unsigned dimensions, const float at[3],
