@@ -8,9 +8,9 @@
  */
 #include "softgpu/compiler/codegen/codegen.h"
 #include "softgpu/compiler/jit/cache.h"
+#include "softgpu/compiler/jit/exit_gate.h"
 #include "softgpu/compiler/jit/improve.h"
 #include "softgpu/compiler/jit/jit.h"
-#include "softgpu/compiler/jit/making.h"
 #include "softgpu/compiler/jit/symbols.h"
 #include "softgpu/compiler/program.h"
 
@@ -356,12 +356,12 @@ struct make_call {
 static void run_make_code(void *arg)
 {
     struct make_call *call = arg;
-    if (!sg_making_begin()) {
+    if (!sg_exit_gate_enter()) {
         call->status = SG_COMPILE_ENDING;
         return;
     }
     call->status = make_code(call->program, call->kernel, call->log);
-    sg_making_end();
+    sg_exit_gate_leave();
 }
 
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,

@@ -4,9 +4,11 @@
  * lock. A text that is refused is told with its line, and leaves nothing behind.
  */
 #include "softgpu/compiler/program.h"
+#include "common/base/align.h"
+#include "common/base/parse.h"
 #include "softgpu/compiler/check/check.h"
-#include "softgpu/compiler/device_runtime.h"
-#include "softgpu/compiler/initial.h"
+#include "softgpu/compiler/cooperative_groups.h"
+#include "softgpu/compiler/initial_values.h"
 #include "softgpu/compiler/jit/cache.h"
 #include "softgpu/compiler/jit/improve.h"
 #include "softgpu/compiler/jit/jit.h"
@@ -18,12 +20,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_set(const char *variable)
-{
-    const char *value = secure_getenv(variable);
-    return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
-}
 
 static uint32_t thread_product(const uint32_t dimensions[3])
 {
@@ -102,7 +98,7 @@ static void describe(struct sg_program *program)
         if (var->space != SG_SPACE_GLOBAL && var->space != SG_SPACE_CONST)
             continue;
         if (var->space == SG_SPACE_CONST && var->linkage != SG_LINKAGE_EXTERN)
-            const_size = ((const_size + var->align - 1) & ~(uint64_t)(var->align - 1)) + var->size;
+            const_size = rg_align_up(const_size, var->align) + var->size;
         var->program_index = (uint32_t)program->n_variables;
         program->places[program->n_variables] = var;
         program->variables[program->n_variables++] = (struct sg_variable){
@@ -142,7 +138,7 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     program->capability = capability;
     program->optimised = wanted("-llvm");
     program->quick = wanted("-quick");
-    program->watched = is_set("SOFTGPU_REPORT");
+    program->watched = rg_is_on(secure_getenv("SOFTGPU_REPORT"));
     program->guarded = sg_guest_guarded();
     program->arena.diagnostics = program->scratch.diagnostics = &diagnostics;
     if (setjmp(diagnostics.escape) != 0) {
@@ -159,7 +155,7 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
         pieces[i] = (struct rg_digest_part){text, sources[i].size};
         asts[i] = sg_parse(&program->arena, text, strnlen(text, sources[i].size));
     }
-    const char *runtime = sg_device_runtime(sources, count);
+    const char *runtime = sg_cooperative_groups(sources, count);
     if (runtime != NULL) {
         pieces[units] = (struct rg_digest_part){runtime, strlen(runtime)};
         asts[units++] = sg_parse(&program->arena, runtime, strlen(runtime));

@@ -2,6 +2,7 @@
  * support.c - arena, text, maps and errors for the compiler's stages. No state of its own; any thread.
  */
 #include "softgpu/compiler/base/support.h"
+#include "common/base/align.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ struct sg_arena_chunk {
 
 void *sg_arena_alloc(struct sg_arena *arena, size_t size)
 {
-    size = (size + 15) & ~(size_t)15;
+    size = rg_align_up(size, 16);
     struct sg_arena_chunk *chunk = arena->chunks;
     if (chunk == NULL || chunk->size - chunk->used < size) {
         size_t room = size > 65536 ? size : 65536;

@@ -1,6 +1,7 @@
 /*
  * variable.c - declarations of variables, signatures of functions, and the symbols in initial values.
  */
+#include "common/base/align.h"
 #include "softgpu/compiler/check/checker.h"
 
 /* A thread has at most 512 KiB of its own memory; no device has shared memory of this size. */
@@ -77,7 +78,7 @@ void sg_check_signature(struct sg_checker *checker, struct sg_ptx_function *func
             var->is_return = side == 1;
             var->by_register = ast->space == SG_SPACE_REG;
             var->space = SG_SPACE_PARAM;
-            offset = (offset + var->align - 1) & ~(uint64_t)(var->align - 1);
+            offset = rg_align_up(offset, var->align);
             var->offset = (uint32_t)offset;
             offset += var->size;
         }

@@ -12,13 +12,6 @@
 
 #define DIVERGENCE_POINTS_MAX 48u /* kernels with more points would take long to compile */
 
-static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, LLVMAttributeIndex index,
-                          const char *name, uint64_t value)
-{
-    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(function, index, LLVMCreateEnumAttribute(gen->context, kind, value));
-}
-
 static void set_types(struct sg_codegen *gen)
 {
     gen->i1 = LLVMInt1TypeInContext(gen->context);
@@ -46,15 +39,15 @@ static LLVMValueRef declare_function(struct sg_codegen *gen, const struct sg_ptx
     snprintf(name, sizeof(name), "sg.f%u", index);
     LLVMValueRef value = LLVMAddFunction(gen->llvm, name, LLVMFunctionType(gen->nothing, types, count, 0));
     LLVMSetLinkage(value, LLVMInternalLinkage);
-    add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
-    add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "null_pointer_is_valid", 0);
+    sg_gen_add_attribute(gen, value, LLVMAttributeFunctionIndex, "nounwind", 0);
+    sg_gen_add_attribute(gen, value, LLVMAttributeFunctionIndex, "null_pointer_is_valid", 0);
     for (uint32_t i = 0; i < count - 1; i++) {
         const struct sg_var *formal =
             i < function->n_returns ? &function->returns[i] : &function->params[i - function->n_returns];
-        add_attribute(gen, value, i + 2, "nonnull", 0);
-        add_attribute(gen, value, i + 2, "align", formal->align);
+        sg_gen_add_attribute(gen, value, (int)i + 2, "nonnull", 0);
+        sg_gen_add_attribute(gen, value, (int)i + 2, "align", formal->align);
         if (formal->size > 0)
-            add_attribute(gen, value, i + 2, "dereferenceable", formal->size);
+            sg_gen_add_attribute(gen, value, (int)i + 2, "dereferenceable", formal->size);
     }
     return value;
 }
@@ -64,8 +57,8 @@ static void describe_params(struct sg_codegen *gen, LLVMValueRef function,
 {
     /* so that loading a parameter early is known to be harmless */
     if (kernel->params_size > 0) {
-        add_attribute(gen, function, 2, "dereferenceable", kernel->params_size);
-        add_attribute(gen, function, 2, "align", 16);
+        sg_gen_add_attribute(gen, function, 2, "dereferenceable", kernel->params_size);
+        sg_gen_add_attribute(gen, function, 2, "align", 16);
     }
 }
 
@@ -76,8 +69,8 @@ static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_ptx_f
     LLVMTypeRef type = LLVMFunctionType(gen->nothing, types, 2, 0);
     LLVMValueRef value = gen->form == SG_CODE_THREAD ? LLVMAddFunction(gen->llvm, symbol, type)
                                                      : LLVMGetNamedFunction(gen->llvm, SG_GEN_BODY);
-    add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
-    add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "null_pointer_is_valid", 0);
+    sg_gen_add_attribute(gen, value, LLVMAttributeFunctionIndex, "nounwind", 0);
+    sg_gen_add_attribute(gen, value, LLVMAttributeFunctionIndex, "null_pointer_is_valid", 0);
     describe_params(gen, value, kernel);
     if (gen->form == SG_CODE_THREAD)
         return value;
@@ -87,7 +80,7 @@ static LLVMValueRef declare_kernel(struct sg_codegen *gen, const struct sg_ptx_f
             LLVMTypeOf(LLVMGetParam(frame, 1)) == gen->pointer)
             describe_params(gen, frame, kernel);
     LLVMSetLinkage(value, LLVMInternalLinkage);
-    add_attribute(gen, value, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "alwaysinline", 0);
+    sg_gen_add_attribute(gen, value, LLVMAttributeFunctionIndex, "alwaysinline", 0);
     return value;
 }
 

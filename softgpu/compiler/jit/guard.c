@@ -11,7 +11,7 @@
  * whatever code is next: a trap is there.
  */
 #include "softgpu/compiler/jit/guard.h"
-#include "softgpu/compiler/jit/guard_parts.h"
+#include "softgpu/compiler/jit/guard_internal.h"
 #include "softgpu/guest.h"
 
 #include <stdlib.h>

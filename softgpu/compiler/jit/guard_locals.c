@@ -7,7 +7,7 @@
  * or goes to another function of the kernel.
  */
 #include "softgpu/compiler/jit/guard.h"
-#include "softgpu/compiler/jit/guard_parts.h"
+#include "softgpu/compiler/jit/guard_internal.h"
 #include "softgpu/guest.h"
 #include "softgpu/kernel_abi.h"
 

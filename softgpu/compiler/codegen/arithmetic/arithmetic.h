@@ -21,6 +21,9 @@ LLVMValueRef sg_emit_video(struct sg_codegen *gen);      /* video.c */
 /** Conversions between pairs (narrow.c). */
 void sg_gen_convert_pair(struct sg_codegen *gen);
 
+/** The predicate combined with operand `operand` as the instruction says (.and, .or, .xor); as it is, where it says nothing. compare.c */
+LLVMValueRef sg_gen_combine(struct sg_codegen *gen, LLVMValueRef p, uint32_t operand);
+
 /* --- round.c: pieces of floating-point arithmetic that emitters share --- */
 
 /** Does the instruction flush denormal numbers, and how does it round? */

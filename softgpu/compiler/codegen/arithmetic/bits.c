@@ -153,15 +153,9 @@ static LLVMValueRef prmt_source(struct sg_codegen *gen, LLVMValueRef selector, u
     }
 }
 
-static LLVMValueRef concatenate(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high)
-{
-    LLVMValueRef top = LLVMBuildShl(B, LLVMBuildZExt(B, high, gen->i64, ""), sg_gen_const(gen, 64, 32), "");
-    return LLVMBuildOr(B, top, LLVMBuildZExt(B, low, gen->i64, ""), "");
-}
-
 static LLVMValueRef permute(struct sg_codegen *gen)
 {
-    LLVMValueRef bytes = concatenate(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2));
+    LLVMValueRef bytes = sg_gen_join(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2));
     LLVMValueRef selector = sg_gen_operand_u32(gen, 3), value = sg_gen_const(gen, 32, 0);
     for (uint32_t i = 0; i < 4; i++) {
         LLVMValueRef source = prmt_source(gen, selector, i);
@@ -180,7 +174,7 @@ static LLVMValueRef permute(struct sg_codegen *gen)
 
 static LLVMValueRef funnel_shift(struct sg_codegen *gen)
 {
-    LLVMValueRef both = concatenate(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2));
+    LLVMValueRef both = sg_gen_join(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2));
     LLVMValueRef amount = LLVMBuildZExt(B, clamp_or_wrap(gen, sg_gen_operand_u32(gen, 3)), gen->i64, "");
     if (SG_MOD(gen->insn, SG_GROUP_DIRECTION) == SG_RIGHT)
         return LLVMBuildTrunc(B, LLVMBuildLShr(B, both, amount, ""), gen->i32, "");
@@ -210,15 +204,10 @@ static LLVMValueRef any_logic(struct sg_codegen *gen)
     if (gen->insn->operands[4].kind != SG_OPERAND_INTEGER)
         sg_gen_fail(gen, "the table of lop3 must be a number");
     LLVMValueRef value = table_function(gen, (uint32_t)gen->insn->operands[4].value & 0xff, values, 3);
-    uint8_t operation = SG_MOD(gen->insn, SG_GROUP_BOOL);
-    if (operation == 0)
+    if (SG_MOD(gen->insn, SG_GROUP_BOOL) == 0)
         return value;
     LLVMValueRef p = sg_gen_compare(gen, LLVMIntNE, value, sg_gen_const(gen, 32, 0));
-    LLVMValueRef q = sg_gen_read(gen, &gen->insn->operands[5], SG_PRED);
-    p = operation == SG_AND  ? LLVMBuildAnd(B, p, q, "")
-        : operation == SG_OR ? LLVMBuildOr(B, p, q, "")
-                             : LLVMBuildXor(B, p, q, "");
-    sg_gen_write(gen, &gen->insn->operands[gen->insn->n_operands], SG_PRED, p);
+    sg_gen_write(gen, &gen->insn->operands[gen->insn->n_operands], SG_PRED, sg_gen_combine(gen, p, 5));
     return value;
 }
 

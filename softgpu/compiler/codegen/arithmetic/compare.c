@@ -57,7 +57,7 @@ static LLVMValueRef compare(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
     return LLVMBuildFCmp(B, float_predicate(cmp), a, b, "");
 }
 
-static LLVMValueRef combine(struct sg_codegen *gen, LLVMValueRef p, uint32_t operand)
+LLVMValueRef sg_gen_combine(struct sg_codegen *gen, LLVMValueRef p, uint32_t operand)
 {
     uint8_t operation = SG_MOD(gen->insn, SG_GROUP_BOOL);
     if (operation == 0)
@@ -76,12 +76,14 @@ static void set_predicate(struct sg_codegen *gen)
     if (type == SG_F16X2 || type == SG_BF16X2) {
         /* p of the low halves, q of the high ones */
         enum sg_type half = type == SG_F16X2 ? SG_F16 : SG_BF16;
-        p = combine(gen, compare(gen, sg_gen_part(gen, a, 0, 16), sg_gen_part(gen, b, 0, 16), half), 3);
-        q = combine(gen, compare(gen, sg_gen_part(gen, a, 1, 16), sg_gen_part(gen, b, 1, 16), half), 3);
+        p = sg_gen_combine(gen, compare(gen, sg_gen_part(gen, a, 0, 16), sg_gen_part(gen, b, 0, 16), half),
+                           3);
+        q = sg_gen_combine(gen, compare(gen, sg_gen_part(gen, a, 1, 16), sg_gen_part(gen, b, 1, 16), half),
+                           3);
     } else {
         LLVMValueRef plain = compare(gen, a, b, type);
-        p = combine(gen, plain, 3);
-        q = combine(gen, LLVMBuildNot(B, plain, ""), 3);
+        p = sg_gen_combine(gen, plain, 3);
+        q = sg_gen_combine(gen, LLVMBuildNot(B, plain, ""), 3);
     }
     sg_gen_write(gen, &insn->operands[0], SG_PRED, p);
     sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED, q);
@@ -103,15 +105,15 @@ static void set_value(struct sg_codegen *gen)
     LLVMValueRef a = sg_gen_read(gen, &gen->insn->operands[1], from);
     LLVMValueRef b = sg_gen_read(gen, &gen->insn->operands[2], from);
     if (from != SG_F16X2 && from != SG_BF16X2) {
-        sg_gen_result(gen, truth(gen, combine(gen, compare(gen, a, b, from), 3), to));
+        sg_gen_result(gen, truth(gen, sg_gen_combine(gen, compare(gen, a, b, from), 3), to));
         return;
     }
     enum sg_type half = from == SG_F16X2 ? SG_F16 : SG_BF16;
     enum sg_type half_to = to == SG_F16X2 ? SG_F16 : to == SG_BF16X2 ? SG_BF16 : SG_U16;
     LLVMValueRef value = sg_gen_const(gen, 32, 0);
     for (unsigned i = 0; i < 2; i++) {
-        LLVMValueRef p =
-            combine(gen, compare(gen, sg_gen_part(gen, a, i, 16), sg_gen_part(gen, b, i, 16), half), 3);
+        LLVMValueRef p = sg_gen_combine(
+            gen, compare(gen, sg_gen_part(gen, a, i, 16), sg_gen_part(gen, b, i, 16), half), 3);
         LLVMValueRef part = LLVMBuildZExt(B, truth(gen, p, half_to), gen->i32, "");
         value = LLVMBuildOr(B, value, LLVMBuildShl(B, part, sg_gen_const(gen, 32, i * 16), ""), "");
     }

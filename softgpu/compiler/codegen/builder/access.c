@@ -89,8 +89,7 @@ static LLVMValueRef low_byte_of_param(struct sg_codegen *gen, const struct sg_in
     gen->builder = gen->entry_builder;
     LLVMValueRef byte =
         LLVMBuildLoad2(gen->builder, gen->i8, sg_gen_address(gen, &insn->operands[1], SG_MOD_PARAM), "");
-    LLVMSetMetadata(byte, gen->invariant_kind,
-                    LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+    sg_gen_set_invariant(gen, byte);
     LLVMValueRef word = LLVMBuildZExt(gen->builder, byte, gen->i32, "");
     gen->builder = here;
     return word;

@@ -94,6 +94,11 @@ LLVMValueRef sg_gen_cast(struct sg_codegen *gen, LLVMValueRef value, LLVMTypeRef
 /** Part number `i`, of `bits` bits, of an integer; and two integers of one type as one of twice its bits. */
 LLVMValueRef sg_gen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits);
 LLVMValueRef sg_gen_join(struct sg_codegen *gen, LLVMValueRef low, LLVMValueRef high);
+/** An attribute of a function, of its result (LLVMAttributeReturnIndex) or of a parameter, from 1; `value` where it has one. */
+void sg_gen_add_attribute(struct sg_codegen *gen, LLVMValueRef function, int place, const char *name,
+                          uint64_t value);
+/** What is loaded stays the same while the code runs. */
+void sg_gen_set_invariant(struct sg_codegen *gen, LLVMValueRef load);
 LLVMBasicBlockRef sg_gen_block(struct sg_codegen *gen, const char *name);
 /** Fails; the log gets the message and the instruction in work. */
 _Noreturn void sg_gen_fail(struct sg_codegen *gen, const char *message);

@@ -93,9 +93,7 @@ LLVMBasicBlockRef sg_gen_begin_helper(struct sg_codegen *gen, struct sg_ptx_func
                                       const char *name)
 {
     LLVMValueRef self = LLVMGetNamedFunction(gen->llvm, name);
-    unsigned inlined = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
-    LLVMAddAttributeAtIndex(self, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                            LLVMCreateEnumAttribute(gen->context, inlined, 0));
+    sg_gen_add_attribute(gen, self, LLVMAttributeFunctionIndex, "alwaysinline", 0);
     LLVMSetLinkage(self, LLVMInternalLinkage);
     LLVMBasicBlockRef start = sg_gen_begin(gen, kernel, self);
     sg_gen_make_variables(gen);

@@ -10,8 +10,7 @@ static LLVMValueRef field(struct sg_codegen *gen, LLVMBuilderRef builder, LLVMVa
     LLVMValueRef address = LLVMBuildGEP2(builder, gen->i8, base, &index, 1, "");
     LLVMValueRef load = LLVMBuildLoad2(builder, type, address, "");
     if (invariant)
-        LLVMSetMetadata(load, gen->invariant_kind,
-                        LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+        sg_gen_set_invariant(gen, load);
     if (invariant &&
         gen->access_group != NULL) /* or LLVM takes the loop for one whose turns depend on each other */
         LLVMSetMetadata(load, gen->access_group_kind, gen->access_group);

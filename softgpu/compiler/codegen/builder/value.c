@@ -59,11 +59,18 @@ LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef 
     return sg_gen_intrinsic(gen, name, &type, 1, arguments, c != NULL ? 3 : b != NULL ? 2 : 1);
 }
 
-static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, const char *name)
+void sg_gen_add_attribute(struct sg_codegen *gen, LLVMValueRef function, int place, const char *name,
+                          uint64_t value)
 {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                            LLVMCreateEnumAttribute(gen->context, kind, 0));
+    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)place,
+                            LLVMCreateEnumAttribute(gen->context, kind, value));
+}
+
+void sg_gen_set_invariant(struct sg_codegen *gen, LLVMValueRef load)
+{
+    LLVMSetMetadata(load, gen->invariant_kind,
+                    LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
 }
 
 LLVMValueRef sg_gen_confined(struct sg_codegen *gen, LLVMValueRef value)
@@ -89,14 +96,14 @@ LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRe
     LLVMValueRef function = LLVMGetNamedFunction(gen->llvm, name);
     if (function == NULL) {
         function = LLVMAddFunction(gen->llvm, name, type);
-        add_attribute(gen, function, "nounwind");
+        sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "nounwind", 0);
         /* functions of their arguments alone; the other one, of where it is called */
         if (strncmp(name, "sg_math_", 8) == 0 || strcmp(name, "sg_rt_local_stack") == 0) {
-            add_attribute(gen, function, "memory");
-            add_attribute(gen, function, "willreturn");
+            sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "memory", 0);
+            sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "willreturn", 0);
         } else if (strcmp(name, "sg_rt_activemask") == 0) { /* it is told by the call who are together */
-            add_attribute(gen, function, "convergent");
-            add_attribute(gen, function, "nomerge");
+            sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "convergent", 0);
+            sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "nomerge", 0);
         }
     }
     return LLVMBuildCall2(gen->builder, type, function, given, count, "");

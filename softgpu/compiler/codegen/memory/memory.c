@@ -101,8 +101,7 @@ static void load_entry_param(struct sg_codegen *gen)
         LLVMTypeRef llvm = pointer ? gen->guest : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(gen->builder, llvm, element_address(gen, address, i, bytes), "");
         LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
-        LLVMSetMetadata(values[i], gen->invariant_kind,
-                        LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
+        sg_gen_set_invariant(gen, values[i]);
     }
     gen->builder = here;
     for (uint32_t i = 0; i < width; i++)

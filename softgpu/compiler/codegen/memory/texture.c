@@ -70,14 +70,6 @@ static LLVMValueRef words(struct sg_codegen *gen)
     return memory;
 }
 
-static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, int place, const char *name,
-                          uint64_t value)
-{
-    const unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)place,
-                            LLVMCreateEnumAttribute(gen->context, kind, value));
-}
-
 /* The texture of a handle: never NULL, and the same while a kernel runs: it may be computed anywhere. */
 static LLVMValueRef find_texture(struct sg_codegen *gen, LLVMValueRef handle)
 {
@@ -86,22 +78,16 @@ static LLVMValueRef find_texture(struct sg_codegen *gen, LLVMValueRef handle)
     LLVMValueRef function = LLVMGetNamedFunction(gen->llvm, name);
     if (function == NULL) {
         function = LLVMAddFunction(gen->llvm, name, type);
-        add_attribute(gen, function, LLVMAttributeFunctionIndex, "nounwind", 0);
-        add_attribute(gen, function, LLVMAttributeFunctionIndex, "willreturn", 0);
-        add_attribute(gen, function, LLVMAttributeFunctionIndex, "speculatable", 0);
-        add_attribute(gen, function, LLVMAttributeFunctionIndex, "memory", 0);
-        add_attribute(gen, function, LLVMAttributeReturnIndex, "nonnull", 0);
-        add_attribute(gen, function, LLVMAttributeReturnIndex, "dereferenceable", sizeof(struct sg_texture));
-        add_attribute(gen, function, LLVMAttributeReturnIndex, "align", _Alignof(struct sg_texture));
+        sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "nounwind", 0);
+        sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "willreturn", 0);
+        sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "speculatable", 0);
+        sg_gen_add_attribute(gen, function, LLVMAttributeFunctionIndex, "memory", 0);
+        sg_gen_add_attribute(gen, function, LLVMAttributeReturnIndex, "nonnull", 0);
+        sg_gen_add_attribute(gen, function, LLVMAttributeReturnIndex, "dereferenceable",
+                             sizeof(struct sg_texture));
+        sg_gen_add_attribute(gen, function, LLVMAttributeReturnIndex, "align", _Alignof(struct sg_texture));
     }
     return LLVMBuildCall2(B, type, function, &handle, 1, "");
-}
-
-static void set_invariant(struct sg_codegen *gen, LLVMValueRef load)
-{
-    const unsigned invariant = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);
-    LLVMSetMetadata(load, invariant,
-                    LLVMMetadataAsValue(gen->context, LLVMMDNodeInContext2(gen->context, NULL, 0)));
 }
 
 static LLVMValueRef half_of(struct sg_codegen *gen, LLVMValueRef channel)
@@ -167,7 +153,7 @@ static bool gen_direct(struct sg_codegen *gen, LLVMValueRef handle)
     const size_t table = integer ? offsetof(struct sg_texture, fetch) : offsetof(struct sg_texture, sample);
     LLVMValueRef place = element(gen, texture, (uint32_t)(table + (dimensions - 1) * sizeof(void *)));
     LLVMValueRef function = LLVMBuildLoad2(B, gen->pointer, place, "");
-    set_invariant(gen, function);
+    sg_gen_set_invariant(gen, function);
     LLVMValueRef texel = LLVMBuildCall2(B, LLVMFunctionType(result, types, 6, 0), function, arguments, 6, "");
     LLVMAddCallSiteAttribute(
         texel, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
@@ -184,7 +170,7 @@ static LLVMValueRef handle_of(struct sg_codegen *gen)
         return value;
     /* a reference: what is bound does not change while a kernel runs */
     value = LLVMBuildLoad2(B, gen->i64, LLVMBuildIntToPtr(B, value, gen->guest, ""), "");
-    set_invariant(gen, value);
+    sg_gen_set_invariant(gen, value);
     return value;
 }
 

@@ -1,8 +1,8 @@
 /*
- * guard_parts.h - what the two passes of guard.h have in common.
+ * guard_internal.h - what the two passes of guard.h have in common.
  */
-#ifndef SG_COMPILER_JIT_GUARD_PARTS_H
-#define SG_COMPILER_JIT_GUARD_PARTS_H
+#ifndef SG_COMPILER_JIT_GUARD_INTERNAL_H
+#define SG_COMPILER_JIT_GUARD_INTERNAL_H
 
 #include "softgpu/compiler/base/support.h"
 

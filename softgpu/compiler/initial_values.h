@@ -1,8 +1,8 @@
 /*
- * initial.h - the initial values of variables.
+ * initial_values.h - the initial values of variables.
  */
-#ifndef SG_COMPILER_INITIAL_H
-#define SG_COMPILER_INITIAL_H
+#ifndef SG_COMPILER_INITIAL_VALUES_H
+#define SG_COMPILER_INITIAL_VALUES_H
 
 #include "softgpu/compiler/ir/ir.h"
 

@@ -1,9 +1,9 @@
 /*
- * initial.c - writes initial values to placed variables: numbers of the variable's type, addresses of
+ * initial_values.c - writes initial values to placed variables: numbers of the variable's type, addresses of
  * variables and functions. Rows of arrays of arrays start where the element count of the text puts them: PTX
  * from compilers is flat.
  */
-#include "softgpu/compiler/initial.h"
+#include "softgpu/compiler/initial_values.h"
 #include "softgpu/compiler/parse/ast.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * device_runtime.c - cooperative groups for programs that call the device runtime library: handles and
+ * cooperative_groups.c - cooperative groups for programs that call the device runtime library: handles and
  * barriers.
  *
  * The handle of the grid is the address of its workspace (%envreg1, %envreg2), 0 if it was not launched
@@ -7,7 +7,7 @@
  * 1: block 0 adds what makes the sum of all 2^31, so every barrier flips the highest bit, which the blocks
  * wait for.
  */
-#include "softgpu/compiler/device_runtime.h"
+#include "softgpu/compiler/cooperative_groups.h"
 
 #include <string.h>
 
@@ -93,7 +93,7 @@ static const char cooperative_groups[] =
     "    ret;\n"
     "}\n";
 
-const char *sg_device_runtime(const struct sg_source *sources, size_t count)
+const char *sg_cooperative_groups(const struct sg_source *sources, size_t count)
 {
     static const char prefix[] = "cudaCG";
     for (size_t i = 0; i < count; i++)
