@@ -170,14 +170,6 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
     return copy_3d(pCopy, hStream, true);
 }
 
-static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool asynchronous)
-{
-    if (!c)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_MEMCPY3D copy = rg_cuda_copy_of_peer(c);
-    return copy_3d(&copy, stream, asynchronous);
-}
-
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 {
     RG_TRY(rg_stream_check(NULL));
@@ -188,119 +180,7 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
     CUcontext to, from;
     rg_cuda_contexts_of_peer(pCopy, &to, &from);
     RG_TRY(await_contexts(to, from));
-    RG_TRY(copy_3d_peer(pCopy, NULL, false));
+    const CUDA_MEMCPY3D box = rg_cuda_copy_of_peer(pCopy);
+    RG_TRY(copy_3d(&box, NULL, false));
     return cuStreamSynchronize(NULL);
-}
-
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
-{
-    return copy_3d_peer(pCopy, hStream, true);
-}
-
-/* --- two dimensions ------------------------------------------------------------------------------------- */
-
-static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
-{
-    const CUDA_MEMCPY3D box = p ? rg_cuda_copy_of_2d(p) : (CUDA_MEMCPY3D){0};
-    return copy_3d(p ? &box : NULL, stream, asynchronous);
-}
-
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
-{
-    return copy_2d(pCopy, NULL, false);
-}
-
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
-{
-    return copy_2d(pCopy, NULL, false);
-}
-
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
-{
-    return copy_2d(pCopy, hStream, true);
-}
-
-/* --- arrays in one dimension ---------------------------------------------------------------------------- */
-
-/* An end of a copy in one dimension: an array and an offset, or memory. */
-struct line_end {
-    CUmemorytype type;
-    CUarray array;
-    size_t offset;
-    const void *host;
-    CUdeviceptr device;
-};
-
-static struct line_end in_array(CUarray array, size_t offset)
-{
-    return (struct line_end){.type = CU_MEMORYTYPE_ARRAY, .array = array, .offset = offset};
-}
-
-static struct line_end in_host(const void *host)
-{
-    return (struct line_end){.type = CU_MEMORYTYPE_HOST, .host = host};
-}
-
-static struct line_end in_device(CUdeviceptr device)
-{
-    return (struct line_end){.type = CU_MEMORYTYPE_DEVICE, .device = device};
-}
-
-static CUresult copy_array(struct line_end to, struct line_end from, size_t size, CUstream stream,
-                           bool asynchronous)
-{
-    CUDA_MEMCPY3D copy = {
-        .srcMemoryType = from.type,
-        .srcArray = from.array,
-        .srcXInBytes = from.offset,
-        .srcHost = from.host,
-        .srcDevice = from.device,
-        .dstMemoryType = to.type,
-        .dstArray = to.array,
-        .dstXInBytes = to.offset,
-        .dstHost = (void *)(uintptr_t)to.host,
-        .dstDevice = to.device,
-        .WidthInBytes = size,
-        .Height = 1,
-        .Depth = 1,
-    };
-    return copy_3d(&copy, stream, asynchronous);
-}
-
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
-                              CUstream hStream)
-{
-    return copy_array(in_array(dstArray, dstOffset), in_host(srcHost), ByteCount, hStream, true);
-}
-
-CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
-{
-    return copy_array(in_array(dstArray, dstOffset), in_host(srcHost), ByteCount, NULL, false);
-}
-
-CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
-                              CUstream hStream)
-{
-    return copy_array(in_host(dstHost), in_array(srcArray, srcOffset), ByteCount, hStream, true);
-}
-
-CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
-{
-    return copy_array(in_host(dstHost), in_array(srcArray, srcOffset), ByteCount, NULL, false);
-}
-
-CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
-{
-    return copy_array(in_device(dstDevice), in_array(srcArray, srcOffset), ByteCount, NULL, false);
-}
-
-CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
-{
-    return copy_array(in_array(dstArray, dstOffset), in_device(srcDevice), ByteCount, NULL, false);
-}
-
-CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
-                         size_t ByteCount)
-{
-    return copy_array(in_array(dstArray, dstOffset), in_array(srcArray, srcOffset), ByteCount, NULL, false);
 }

@@ -30,29 +30,6 @@ CUDA_MEMCPY3D rg_cuda_copy_of_peer(const CUDA_MEMCPY3D_PEER *c)
     };
 }
 
-CUDA_MEMCPY3D rg_cuda_copy_of_2d(const CUDA_MEMCPY2D *c)
-{
-    return (CUDA_MEMCPY3D){
-        .srcXInBytes = c->srcXInBytes,
-        .srcY = c->srcY,
-        .srcMemoryType = c->srcMemoryType,
-        .srcHost = c->srcHost,
-        .srcDevice = c->srcDevice,
-        .srcArray = c->srcArray,
-        .srcPitch = c->srcPitch,
-        .dstXInBytes = c->dstXInBytes,
-        .dstY = c->dstY,
-        .dstMemoryType = c->dstMemoryType,
-        .dstHost = c->dstHost,
-        .dstDevice = c->dstDevice,
-        .dstArray = c->dstArray,
-        .dstPitch = c->dstPitch,
-        .WidthInBytes = c->WidthInBytes,
-        .Height = c->Height,
-        .Depth = 1,
-    };
-}
-
 void rg_cuda_contexts_of_peer(const CUDA_MEMCPY3D_PEER *c, CUcontext *to, CUcontext *from)
 {
     *to = c->dstMemoryType == CU_MEMORYTYPE_HOST ? NULL : c->dstContext;

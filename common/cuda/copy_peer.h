@@ -1,4 +1,4 @@
-/* copy_peer.h - copies in two dimensions, and copies of boxes between devices, as copies of boxes. */
+/* copy_peer.h - copies of boxes between devices as copies of boxes. */
 #ifndef RG_COMMON_CUDA_COPY_PEER_H
 #define RG_COMMON_CUDA_COPY_PEER_H
 
@@ -8,6 +8,5 @@
 CUDA_MEMCPY3D rg_cuda_copy_of_peer(const CUDA_MEMCPY3D_PEER *c);
 /** The contexts whose devices it is between: NULL for an end that is the host's, whose context is ignored. */
 void rg_cuda_contexts_of_peer(const CUDA_MEMCPY3D_PEER *c, CUcontext *to, CUcontext *from);
-CUDA_MEMCPY3D rg_cuda_copy_of_2d(const CUDA_MEMCPY2D *c);
 
 #endif

@@ -98,6 +98,12 @@ static inline void sg_release_p(void *p)
 }
 #define SG_REF(type) __attribute__((cleanup(sg_release_p))) type *
 
+/* The object that a handle names, with a reference for the rest of the scope, or return. */
+#define SG_HANDLE_OR_RETURN(type, var, kind, handle)                                                         \
+    SG_REF(type) var = sg_handle_get(handle, kind);                                                          \
+    if (var == NULL)                                                                                         \
+    return CUDA_ERROR_INVALID_HANDLE
+
 /* --- device and process (device.c, init.c) --- */
 
 struct sg_pool;
@@ -196,6 +202,9 @@ CUresult sg_enter(void);
  * made belongs to that.
  */
 CUresult sg_enter_context(struct sg_context **context);
+#define SG_CONTEXT_OR_RETURN(var)                                                                            \
+    struct sg_context *var;                                                                                  \
+    RG_TRY(sg_enter_context(&var))
 /** The same, but lets a poisoned context pass: for calls that only answer from state or destroy. */
 CUresult sg_enter_context_any(struct sg_context **context);
 /** sg_enter_context, or sg_enter_context_any, but *context is the current context, for what has streams in it. */
@@ -204,6 +213,9 @@ CUresult sg_enter_current(bool any, struct sg_context **context);
 CUresult sg_enter_anywhere(void);
 /** The context of a handle given as an argument, NULL meaning the current one; takes a reference. */
 CUresult sg_context_argument(CUcontext handle, struct sg_context **context);
+#define SG_CONTEXT_ARGUMENT_OR_RETURN(var, handle)                                                           \
+    SG_REF(struct sg_context) var = NULL;                                                                    \
+    RG_TRY(sg_context_argument(handle, &var))
 /** The thread's current context or NULL, without any check. */
 struct sg_context *sg_context_current(void);
 /** Activates a primary context that has been retained for the first time; sg_state.lock held. */

@@ -4,7 +4,6 @@
  * node can do, or no memory, invalidates the capture. Any thread.
  */
 #include "common/base/status.h"
-#include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/capture.h"
 
 #include <stdlib.h>
@@ -83,14 +82,6 @@ CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
         return CUDA_SUCCESS;
     node.memcpy.copyParams = *copy;
     return rg_capture_add(&node, stream);
-}
-
-CUresult rg_capture_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
-{
-    if (!c)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_MEMCPY3D copy = rg_cuda_copy_of_2d(c);
-    return rg_capture_copy(&copy, stream);
 }
 
 CUresult rg_capture_copy_1d(CUdeviceptr to, CUmemorytype to_type, CUdeviceptr from, CUmemorytype from_type,

@@ -228,7 +228,6 @@ static inline bool rg_capture_takes(CUstream stream)
 CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bool cooperative, void **params,
                            void **extra);
 CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream);
-CUresult rg_capture_copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream);
 CUresult rg_capture_copy_1d(CUdeviceptr to, CUmemorytype to_type, CUdeviceptr from, CUmemorytype from_type,
                             size_t size, CUstream stream);
 CUresult rg_capture_fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element, size_t width,

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "common/base/addresses.h"
+#include "common/base/align.h"
 #include "common/base/log.h"
 #include "common/cuda/behaviour.h"
 
@@ -203,7 +204,7 @@ uint64_t sg_behave_taken(uint64_t size, uint64_t block)
 {
     const bool large = sg_behaviour()->nvidia && size > BLOCK / 2;
     const uint64_t whole = large && block < BLOCK ? BLOCK : block;
-    return (size + whole - 1) & ~(whole - 1);
+    return rg_align_up(size, whole);
 }
 
 CUresult sg_behave_launch(bool *at_once)

@@ -8,6 +8,7 @@
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/exclusive.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -116,10 +117,7 @@ bool sg_context_flags_valid(unsigned flags)
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice ordinal, unsigned api_version)
 {
-    RG_TRY(sg_enter());
-    struct sg_device *device = sg_device(ordinal);
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (out == NULL || !sg_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_context *context = sg_context_new(device, false, flags, api_version);
@@ -188,8 +186,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle)
 /* Usage counts of explicit contexts: attaching counts up, detaching down, and the last one destroys. */
 CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     atomic_fetch_add(&context->attached, 1);
@@ -225,9 +222,8 @@ static CUresult peer_argument(CUcontext handle, struct sg_context *context, uint
 
 CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
 {
-    struct sg_context *context;
     uint32_t bit;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(peer_argument(handle, context, &bit));
@@ -239,9 +235,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
 
 CUresult cuCtxDisablePeerAccess(CUcontext handle)
 {
-    struct sg_context *context;
     uint32_t bit;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     RG_TRY(peer_argument(handle, context, &bit));
     uint32_t before = atomic_fetch_and(&context->peers, ~bit);
     return before & bit ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;

@@ -2,6 +2,7 @@
  * context_settings.c - what can be asked of a context and set in it: identity, flags, limits, cache
  * preferences.
  */
+#include "common/base/align.h"
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/range/range.h"
@@ -10,8 +11,7 @@
 
 CUresult cuCtxGetDevice_v2(CUdevice *out, CUcontext handle)
 {
-    SG_REF(struct sg_context) context = NULL;
-    RG_TRY(sg_context_argument(handle, &context));
+    SG_CONTEXT_ARGUMENT_OR_RETURN(context, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *out = context->device->ordinal;
@@ -30,8 +30,7 @@ CUresult cuCtxGetFlags(unsigned int *flags)
 
 CUresult cuCtxSetFlags(unsigned int flags)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (!sg_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     context->flags = flags;
@@ -40,8 +39,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
-    SG_REF(struct sg_context) context = NULL;
-    RG_TRY(sg_context_argument(handle, &context));
+    SG_CONTEXT_ARGUMENT_OR_RETURN(context, handle);
     if (id == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *id = context->id;
@@ -50,8 +48,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 {
-    SG_REF(struct sg_context) context = NULL;
-    RG_TRY(sg_context_argument(handle, &context));
+    SG_CONTEXT_ARGUMENT_OR_RETURN(context, handle);
     if (version == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *version = context->api_version != 0 ? context->api_version : 3020;
@@ -60,8 +57,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 
 CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
-    SG_REF(struct sg_context) context = NULL;
-    RG_TRY(sg_context_argument(handle, &context));
+    SG_CONTEXT_ARGUMENT_OR_RETURN(context, handle);
     RG_TRY(rg_capture_unsafe());
     sg_context_wait(context);
     sg_pools_waited();
@@ -76,8 +72,7 @@ CUresult cuCtxSynchronize(void)
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (least != NULL)
         *least = 0;
     if (greatest != NULL)
@@ -87,8 +82,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (config == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *config = context->cache_config;
@@ -97,8 +91,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUDA_ERROR_INVALID_VALUE;
     context->cache_config = config;
@@ -107,8 +100,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (config == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
@@ -117,16 +109,14 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
                                                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuCtxResetPersistingL2Cache(void)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -137,8 +127,7 @@ static bool limit_known(CUlimit limit)
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (!limit_known(limit))
         return (unsigned)limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE || limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH)
@@ -152,7 +141,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         return CUDA_ERROR_INVALID_VALUE; /* they are for kernels to come */
     if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > context->device->memory_total)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    context->limits[limit] = limit == CU_LIMIT_STACK_SIZE ? (value + 15) & ~(size_t)15 : value;
+    context->limits[limit] = limit == CU_LIMIT_STACK_SIZE ? rg_align_up(value, 16) : value;
     if (limit == CU_LIMIT_MALLOC_HEAP_SIZE)
         sg_exec_set_heap_limit(value);
     if (limit == CU_LIMIT_PRINTF_FIFO_SIZE)
@@ -162,8 +151,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_CIG_ENABLED || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) {
@@ -178,8 +166,7 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam *param, CUexecAffinityType type)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (param == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     return type == CU_EXEC_AFFINITY_TYPE_SM_COUNT ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY

@@ -101,8 +101,7 @@ static CUresult set(CUcoredumpSettings setting, const void *value, size_t *size)
 
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     return get(setting, value, size);
 }
 
@@ -114,8 +113,7 @@ CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings setting, void *value, s
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     return set(setting, value, size);
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/cuda/context_storage.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
@@ -52,13 +53,10 @@ static struct sg_green *green_new(struct sg_device *device, struct sg_multiproce
 CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc description, CUdevice ordinal,
                           unsigned int flags)
 {
-    RG_TRY(sg_enter());
-    struct sg_device *device = sg_device(ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     const struct sg_device *described = device;
     struct sg_multiprocessors *provided = NULL; /* all */
     CUcontext primary;
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
     if (out == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM)
         return CUDA_ERROR_INVALID_VALUE;
     if (description != NULL)
@@ -98,8 +96,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle)
 
 CUresult cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx handle)
 {
-    SG_REF(struct sg_green) green = NULL;
-    RG_TRY(sg_green_get(handle, &green));
+    SG_GREEN_OR_RETURN(green, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *out = sg_context_handle(green->context);
@@ -123,7 +120,6 @@ CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long *id)
 
 CUresult cuGreenCtxGetDevResource(CUgreenCtx handle, CUdevResource *resource, CUdevResourceType type)
 {
-    SG_REF(struct sg_green) green = NULL;
-    RG_TRY(sg_green_get(handle, &green));
+    SG_GREEN_OR_RETURN(green, handle);
     return sg_resource_describe(green->context->device, green->context->provisioned, type, resource);
 }

@@ -14,6 +14,9 @@ struct sg_green {
 
 /** The green context of a handle, with a reference; else CUDA_ERROR_INVALID_CONTEXT. Includes sg_enter. */
 CUresult sg_green_get(CUgreenCtx handle, struct sg_green **green);
+#define SG_GREEN_OR_RETURN(var, handle)                                                                      \
+    SG_REF(struct sg_green) var = NULL;                                                                      \
+    RG_TRY(sg_green_get(handle, &var))
 
 /** NULL for NULL. */
 static inline CUgreenCtx sg_green_handle(const struct sg_green *green)

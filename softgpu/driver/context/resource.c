@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "softgpu/driver/context/green.h"
+#include "softgpu/driver/core/device.h"
 #include "softgpu/kernel_abi.h"
 
 #define OURS  0x534d7273u
@@ -128,17 +129,15 @@ CUresult sg_resource_describe(const struct sg_device *device, const struct sg_mu
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
-    RG_TRY(sg_enter());
-    const struct sg_device *named = sg_device(device);
-    return named == NULL ? CUDA_ERROR_INVALID_DEVICE : sg_resource_describe(named, NULL, type, resource);
+    SG_DEVICE_OR_RETURN(named, device);
+    return sg_resource_describe(named, NULL, type, resource);
 }
 
 CUresult cuCtxGetDevResource(CUcontext handle, CUdevResource *resource, CUdevResourceType type)
 {
-    SG_REF(struct sg_context) context = NULL;
     if (handle == NULL) /* the manual does not say that it stands for the current one here */
         return CUDA_ERROR_INVALID_CONTEXT;
-    RG_TRY(sg_context_argument(handle, &context));
+    SG_CONTEXT_ARGUMENT_OR_RETURN(context, handle);
     return sg_resource_describe(context->device, context->provisioned, type, resource);
 }
 

@@ -203,7 +203,6 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
 {
     SG_DEVICE_OR_RETURN(device, ordinal);
-    (void)device;
     if (major == NULL || minor == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const unsigned told = rg_capability_told(rg_capability_asker, sg_state.capability);
@@ -215,7 +214,6 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
 CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice ordinal)
 {
     SG_DEVICE_OR_RETURN(device, ordinal);
-    (void)device;
     if (properties == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *properties = (CUdevprop){.maxThreadsPerBlock = SG_MAX_THREADS_PER_BLOCK,

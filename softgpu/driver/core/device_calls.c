@@ -87,7 +87,6 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *text)
 CUresult cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice ordinal)
 {
     SG_DEVICE_OR_RETURN(device, ordinal);
-    (void)device;
     if (value == NULL || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
         return CUDA_ERROR_INVALID_VALUE;
     *value = 0;
@@ -152,9 +151,7 @@ static CUresult atomic_capabilities(unsigned int *capabilities, const CUatomicOp
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
                                            unsigned int count, CUdevice device)
 {
-    RG_TRY(sg_enter());
-    if (sg_device(device) == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
+    SG_DEVICE_OR_RETURN(named, device);
     return atomic_capabilities(capabilities, operations, count);
 }
 

@@ -8,6 +8,7 @@
 #include "softgpu/driver/launch/fault.h"
 
 #include "common/base/log.h"
+#include "common/base/parse.h"
 #include "common/cuda/errors.h"
 #include "softgpu/driver/range/range.h"
 
@@ -198,8 +199,7 @@ static void write_report(const struct sg_launch *launch, const struct sg_fault_r
 
 static bool wants_report(void)
 {
-    const char *value = secure_getenv("SOFTGPU_REPORT");
-    return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
+    return rg_is_on(secure_getenv("SOFTGPU_REPORT"));
 }
 
 CUresult sg_fault_log(const struct sg_launch *launch, const struct sg_fault_report *report)

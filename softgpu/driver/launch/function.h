@@ -8,8 +8,7 @@
 /** The function of a handle as `var`, with a reference, in the context that it implies; else the call fails. */
 #define SG_FUNCTION_OR_RETURN(var, handle)                                                                   \
     SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
-    struct sg_context *context_;                                                                             \
-    RG_TRY(sg_enter_context(&context_));                                                                     \
+    SG_CONTEXT_OR_RETURN(context_);                                                                          \
     SG_REF(struct sg_function) var = NULL;                                                                   \
     RG_TRY(sg_function_get(handle, context_, &var))
 

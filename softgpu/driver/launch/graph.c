@@ -124,8 +124,7 @@ static void dispose_conditional(struct sg_task *task)
 CUresult rg_graph_backend_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step,
                                       CUstream handle)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     sg_exec_set_conditions(set_condition);
     struct sg_task *task = sg_task_new(sizeof(struct conditional), run_conditional, dispose_conditional);
     if (task != NULL) {

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "common/base/align.h"
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/kernel_messages.h"
 #include "common/cuda/launch_blocking.h"
@@ -168,7 +169,7 @@ static CUresult queue_grid(const struct request *r, struct sg_stream *stream, st
     const struct sg_kernel *kernel = function->kernel;
     const struct sg_multiprocessors *provisioned = stream->object.context->provisioned;
     struct sg_context *owner = stream->object.context->owner;
-    const size_t head = (sizeof(struct queued_grid) + 15) & ~(size_t)15;
+    const size_t head = rg_align_up(sizeof(struct queued_grid), 16);
     struct sg_task *task = sg_task_new(head + kernel->params_size, run_grid, NULL);
     if (task == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -214,9 +215,8 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
 {
     struct request request = *given, *r = &request;
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream_handle);
-    SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
-    RG_TRY(sg_stream_get(stream_handle, &stream));
+    SG_STREAM_OR_RETURN(stream, stream_handle);
     struct sg_context *context = stream->object.context->owner;
     if (sg_context_current() == NULL || sg_context_current()->owner != context)
         return CUDA_ERROR_INVALID_HANDLE;

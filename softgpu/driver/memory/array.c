@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "common/base/align.h"
 #include "common/cuda/errors.h"
 #include "common/cuda/texel.h"
 #include "softgpu/driver/context/implied_context.h"
@@ -105,7 +106,7 @@ CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPT
     array->width = (uint32_t)d->Width;
     array->height = d->Height > 0 ? (uint32_t)d->Height : 1;
     array->depth = d->Depth > 0 ? (uint32_t)d->Depth : 1;
-    array->pitch = ((uint64_t)array->width * size + ROW_ALIGNMENT - 1) & ~(uint64_t)(ROW_ALIGNMENT - 1);
+    array->pitch = rg_align_up((uint64_t)array->width * size, ROW_ALIGNMENT);
     CUresult result = sg_range_alloc(context, context->device, array->pitch * array->height * array->depth,
                                      SG_RANGE_ARRAY, NULL, &array->base);
     if (result != CUDA_SUCCESS) {
@@ -120,9 +121,8 @@ CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPT
 
 static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-    struct sg_context *context;
     struct sg_array *array;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || d == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(sg_array_create(context, d, false, &array));
@@ -168,12 +168,10 @@ CUresult cuArrayDestroy(CUarray handle)
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray handle)
 {
     SG_IMPLY_CONTEXT(SG_KIND_ARRAY, handle);
-    struct sg_context *context;
-    SG_REF(struct sg_array) array = NULL;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_array_get(handle, &array));
+    SG_ARRAY_OR_RETURN(array, handle);
     *out = array->descriptor;
     return CUDA_SUCCESS;
 }

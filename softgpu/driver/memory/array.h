@@ -29,11 +29,17 @@ struct sg_mipmap {
 
 /** The live array of a handle, with a reference. */
 CUresult sg_array_get(CUarray handle, struct sg_array **array);
+#define SG_ARRAY_OR_RETURN(var, handle)                                                                      \
+    SG_REF(struct sg_array) var = NULL;                                                                      \
+    RG_TRY(sg_array_get(handle, &var))
 /** A new array, which its handle has the only reference of. `level`: of a mipmapped array. */
 CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool level,
                          struct sg_array **array);
 /** The live mipmapped array of a handle, with a reference. */
 CUresult sg_mipmap_get(CUmipmappedArray handle, struct sg_mipmap **mipmap);
+#define SG_MIPMAP_OR_RETURN(var, handle)                                                                     \
+    SG_REF(struct sg_mipmap) var = NULL;                                                                     \
+    RG_TRY(sg_mipmap_get(handle, &var))
 /**
  * What an element of `channels` channels is: its size in bytes and its kind. CUDA_ERROR_NOT_SUPPORTED for the
  * block compressed and packed formats.

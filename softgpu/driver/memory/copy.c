@@ -70,11 +70,10 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUs
 
 static CUresult check_peers(CUcontext to, CUcontext from)
 {
-    SG_REF(struct sg_context) target = NULL;
     SG_REF(struct sg_context) source = NULL;
     if (to == NULL || from == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    RG_TRY(sg_context_argument(to, &target));
+    SG_CONTEXT_ARGUMENT_OR_RETURN(target, to);
     return sg_context_argument(from, &source);
 }
 
@@ -97,7 +96,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr fro
     return copy_1d(to, true, from, true, size, true, stream);
 }
 
-/* --- two and three dimensions --- */
+/* --- boxes, as which copies in two dimensions and of arrays come, too (common/cuda/composed/copies.c) --- */
 
 /* One side of a copy as the API describes it. */
 struct described {
@@ -111,8 +110,7 @@ struct described {
 /* The part of an array; whole texels of it. */
 static CUresult resolve_array(const struct described *d, const struct sg_transfer *t, struct sg_side *side)
 {
-    SG_REF(struct sg_array) array = NULL;
-    RG_TRY(sg_array_get(d->array, &array));
+    SG_ARRAY_OR_RETURN(array, d->array);
     const uint64_t row = (uint64_t)array->width * array->texel_size;
     if (d->x > row || t->width > row - d->x || d->y > array->height || t->height > array->height - d->y ||
         d->z > array->depth || t->depth > array->depth - d->z || d->x % array->texel_size != 0 ||
@@ -162,70 +160,28 @@ static CUresult resolve(const struct described *d, const struct sg_transfer *t, 
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_described(const struct described *to, const struct described *from,
-                               struct sg_transfer *t, bool asynchronous, CUstream stream)
-{
-    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
-    struct sg_context *context;
-    bool to_device = false, from_device = false;
-    RG_TRY(sg_enter_context(&context));
-    if (sg_transfer_is_empty(t))
-        return CUDA_SUCCESS;
-    RG_TRY(resolve(to, t, &t->to, &to_device));
-    RG_TRY(resolve(from, t, &t->from, &from_device));
-    if (t->from.pitch == t->to.pitch)
-        sg_transfer_join_rows(t, t->to.pitch);
-    return sg_transfer(t, to_device, from_device, asynchronous, stream);
-}
-
-static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool asynchronous, CUstream stream)
-{
-    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
-    if (c == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (rg_capture_takes(stream))
-        return asynchronous ? rg_capture_copy_2d(c, stream) : rg_capture_refuse(stream);
-    struct described to = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0,
-                           c->dstPitch,      0,          c->dstArray};
-    struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0,
-                             c->srcPitch,      0,          c->srcArray};
-    struct sg_transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = 1};
-    return copy_described(&to, &from, &t, asynchronous, stream);
-}
-
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy)
-{
-    return copy_2d(copy, false, NULL);
-}
-
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
-{
-    return copy_2d(copy, false, NULL);
-}
-
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
-{
-    return copy_2d(copy, true, stream);
-}
-
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, bool in_order, CUstream stream)
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
-    if (rg_capture_takes(stream))
-        return asynchronous ? rg_capture_copy(c, stream) : rg_capture_refuse(stream);
+    SG_CONTEXT_OR_RETURN(context);
     if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    struct described to = {c->dstMemoryType, c->dstHost,  c->dstDevice, c->dstXInBytes, c->dstY,
-                           c->dstZ,          c->dstPitch, c->dstHeight, c->dstArray};
-    struct described from = {c->srcMemoryType, c->srcHost,  c->srcDevice, c->srcXInBytes, c->srcY,
-                             c->srcZ,          c->srcPitch, c->srcHeight, c->srcArray};
+    if (rg_capture_takes(stream))
+        return asynchronous ? rg_capture_copy(c, stream) : rg_capture_refuse(stream);
+    const struct described to = {c->dstMemoryType, c->dstHost,  c->dstDevice, c->dstXInBytes, c->dstY,
+                                 c->dstZ,          c->dstPitch, c->dstHeight, c->dstArray};
+    const struct described from = {c->srcMemoryType, c->srcHost,  c->srcDevice, c->srcXInBytes, c->srcY,
+                                   c->srcZ,          c->srcPitch, c->srcHeight, c->srcArray};
+    bool to_device = false, from_device = false;
     struct sg_transfer t = {
         .width = c->WidthInBytes, .height = c->Height, .depth = c->Depth, .in_order = in_order};
-    return copy_described(&to, &from, &t, asynchronous, stream);
+    if (sg_transfer_is_empty(&t))
+        return CUDA_SUCCESS;
+    RG_TRY(resolve(&to, &t, &t.to, &to_device));
+    RG_TRY(resolve(&from, &t, &t.from, &from_device));
+    if (t.from.pitch == t.to.pitch)
+        sg_transfer_join_rows(&t, t.to.pitch);
+    return sg_transfer(&t, to_device, from_device, asynchronous, stream);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy)
@@ -244,17 +200,6 @@ CUresult sg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
 }
 
 /* Between contexts: all devices are this process's memory. */
-static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUstream stream)
-{
-    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
-    if (c == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_MEMCPY3D copy = rg_cuda_copy_of_peer(c);
-    return copy_3d(&copy, asynchronous, false, stream);
-}
-
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 {
     SG_IMPLY_CONTEXT(SG_KIND_CONTEXT, copy != NULL ? copy->dstContext : NULL);
@@ -265,89 +210,7 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
     CUcontext to, from;
     rg_cuda_contexts_of_peer(copy, &to, &from);
     RG_TRY(sg_peer_order_before(to, from));
-    RG_TRY(copy_3d_peer(copy, false, NULL));
+    const CUDA_MEMCPY3D box = rg_cuda_copy_of_peer(copy);
+    RG_TRY(copy_3d(&box, false, false, NULL));
     return sg_peer_order_after(to, from);
-}
-
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
-{
-    return copy_3d_peer(copy, true, stream);
-}
-
-/* --- bytes of the first row of arrays --- */
-
-static CUresult copy_row(struct described to, struct described from, size_t size, bool asynchronous,
-                         CUstream stream)
-{
-    struct sg_transfer t = {.width = size, .height = 1, .depth = 1};
-    RG_TRY(sg_enter());
-    if (rg_capture_takes(stream)) {
-        CUDA_MEMCPY3D copy = {
-            .srcXInBytes = from.x,
-            .srcMemoryType = from.type,
-            .srcHost = from.host,
-            .srcDevice = from.device,
-            .srcArray = from.array,
-            .dstXInBytes = to.x,
-            .dstMemoryType = to.type,
-            .dstHost = (void *)(uintptr_t)to.host,
-            .dstDevice = to.device,
-            .dstArray = to.array,
-            .WidthInBytes = size,
-            .Height = 1,
-            .Depth = 1,
-        };
-        return asynchronous ? rg_capture_copy(&copy, stream) : rg_capture_refuse(stream);
-    }
-    return copy_described(&to, &from, &t, asynchronous, stream);
-}
-
-static struct described array_side(CUarray array, size_t offset)
-{
-    return (struct described){.type = CU_MEMORYTYPE_ARRAY, .array = array, .x = offset};
-}
-
-static struct described host_side(const void *host)
-{
-    return (struct described){.type = CU_MEMORYTYPE_HOST, .host = host};
-}
-
-static struct described device_side(CUdeviceptr device)
-{
-    return (struct described){.type = CU_MEMORYTYPE_DEVICE, .device = device};
-}
-
-CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void *from, size_t size)
-{
-    return copy_row(array_side(to, offset), host_side(from), size, false, NULL);
-}
-
-CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void *from, size_t size, CUstream stream)
-{
-    return copy_row(array_side(to, offset), host_side(from), size, true, stream);
-}
-
-CUresult cuMemcpyAtoH_v2(void *to, CUarray from, size_t offset, size_t size)
-{
-    return copy_row(host_side(to), array_side(from, offset), size, false, NULL);
-}
-
-CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t offset, size_t size, CUstream stream)
-{
-    return copy_row(host_side(to), array_side(from, offset), size, true, stream);
-}
-
-CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size)
-{
-    return copy_row(device_side(to), array_side(from, offset), size, false, NULL);
-}
-
-CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size)
-{
-    return copy_row(array_side(to, offset), device_side(from), size, false, NULL);
-}
-
-CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t size)
-{
-    return copy_row(array_side(to, to_offset), array_side(from, from_offset), size, false, NULL);
 }

@@ -8,13 +8,12 @@ static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, s
                      bool asynchronous, CUstream stream)
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
-    struct sg_context *context;
     struct sg_transfer t = {.to = {.address = to, .pitch = pitch},
                             .height = height,
                             .depth = 1,
                             .fill_size = size,
                             .fill_value = value};
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (rg_capture_takes(stream))
         return asynchronous ? rg_capture_fill(to, pitch, value, size, width, height, stream)
                             : rg_capture_refuse(stream);

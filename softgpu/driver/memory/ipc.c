@@ -17,9 +17,8 @@ _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct sg_shared_handle), "a han
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
-    struct sg_context *context;
     struct sg_range range;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || !sg_range_find(address, &range) || range.kind != SG_RANGE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(sg_range_share(address, &range));
@@ -31,10 +30,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
-    struct sg_context *context;
     struct sg_shared_handle meant;
     struct sg_shared_file about;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_shared_handle_read(&handle, SG_SHARED_MEMORY, &meant))
@@ -60,8 +58,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     sg_all_wait(); /* what is queued may still use it */
     return sg_range_close(address);
 }

@@ -5,6 +5,7 @@
  * safe. Page-locked host memory is seen by the device at its own address.
  */
 
+#include "common/base/align.h"
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/host_pools/host_pools.h"
@@ -17,8 +18,7 @@
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (total != NULL)
         *total = context->device->memory_total;
     if (free_bytes != NULL)
@@ -28,9 +28,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    struct sg_context *context;
     uint64_t address;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(rg_capture_unsafe());
@@ -42,16 +41,15 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
                             unsigned int element)
 {
-    struct sg_context *context;
     uint64_t address;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || pitch == NULL || width == 0 || height == 0 ||
         (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
     if (width > SG_MAX_PITCH - 511)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(rg_capture_unsafe());
-    size_t row = (width + 511) & ~(size_t)511;
+    size_t row = rg_align_up(width, 512);
     if (height > SIZE_MAX / row)
         return CUDA_ERROR_OUT_OF_MEMORY;
     RG_TRY(sg_range_alloc(context, context->device, row * height, SG_RANGE_DEVICE, NULL, &address));
@@ -76,9 +74,8 @@ static void wait_before_free(const struct sg_range *range, struct sg_context *cu
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
-    struct sg_context *context;
     struct sg_range range;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     RG_TRY(rg_capture_unsafe()); /* also of nothing: PyTorch relaxes captures before a cudaFree(0) */
     if (address == 0)
         return CUDA_SUCCESS;
@@ -99,9 +96,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
-    struct sg_context *context;
     struct sg_range range;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (!sg_range_find(address, &range))
         return CUDA_ERROR_NOT_FOUND;
     if (base != NULL)
@@ -115,8 +111,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 
 CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     const unsigned known =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (out == NULL || (flags & ~known) != 0)
@@ -132,9 +127,8 @@ CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
 CUresult cuMemFreeHost(void *address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
-    struct sg_context *context;
     struct sg_range range;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     RG_TRY(rg_capture_unsafe());
     if (address == NULL)
         return CUDA_SUCCESS;
@@ -147,8 +141,7 @@ CUresult cuMemFreeHost(void *address)
 
 CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                            CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
     if (address == NULL || size == 0 || (flags & ~known) != 0)
@@ -163,9 +156,8 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 CUresult cuMemHostUnregister(void *address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
-    struct sg_context *context;
     struct sg_range range;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (address == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_range_find((uintptr_t)address, &range) ||
@@ -186,9 +178,8 @@ static bool host_range(const void *address, struct sg_range *range)
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned int flags)
 {
-    struct sg_context *context;
     struct sg_range range;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || flags != 0 || !host_range(address, &range))
         return CUDA_ERROR_INVALID_VALUE;
     *out = (uintptr_t)address;
@@ -198,9 +189,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned 
 CUresult cuMemHostGetFlags(unsigned int *flags, void *address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
-    struct sg_context *context;
     struct sg_range range;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (flags == NULL || !host_range(address, &range))
         return CUDA_ERROR_INVALID_VALUE;
     *flags =

@@ -65,8 +65,7 @@ static void drop_levels(struct sg_mipmap *mipmap, bool memory)
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n_levels)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || d == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_mipmap *mipmap = calloc(1, sizeof *mipmap);
@@ -116,12 +115,10 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray handle, unsigned level)
 {
     SG_IMPLY_CONTEXT(SG_KIND_MIPMAP, handle);
-    struct sg_context *context;
-    SG_REF(struct sg_mipmap) mipmap = NULL;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_mipmap_get(handle, &mipmap));
+    SG_MIPMAP_OR_RETURN(mipmap, handle);
     if (level >= mipmap->n_levels)
         return CUDA_ERROR_INVALID_VALUE;
     *out = (CUarray)(void *)mipmap->level[level];
@@ -130,51 +127,41 @@ CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray handle, unsigne
 
 /* --- what only other arrays have: deferred memory, sparse memory, planes --- */
 
-static CUresult array_has_none(const void *out, CUarray handle)
+static CUresult has_none(const void *out, enum sg_kind kind, const void *handle)
 {
-    SG_REF(struct sg_array) array = NULL;
+    SG_REF(struct sg_object) object = NULL;
     RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_array_get(handle, &array));
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult mipmap_has_none(const void *out, CUmipmappedArray handle)
-{
-    SG_REF(struct sg_mipmap) mipmap = NULL;
-    RG_TRY(sg_enter());
-    if (out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_mipmap_get(handle, &mipmap));
+    RG_TRY(sg_handle_get_living(handle, kind, (void **)&object));
     return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray array, CUdevice device)
 {
     (void)device;
-    return array_has_none(out, array);
+    return has_none(out, SG_KIND_ARRAY, array);
 }
 
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUarray array)
 {
-    return array_has_none(out, array);
+    return has_none(out, SG_KIND_ARRAY, array);
 }
 
 CUresult cuArrayGetPlane(CUarray *out, CUarray array, unsigned plane)
 {
     (void)plane;
-    return array_has_none(out, array);
+    return has_none(out, SG_KIND_ARRAY, array);
 }
 
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUmipmappedArray mipmap,
                                                CUdevice device)
 {
     (void)device;
-    return mipmap_has_none(out, mipmap);
+    return has_none(out, SG_KIND_MIPMAP, mipmap);
 }
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUmipmappedArray mipmap)
 {
-    return mipmap_has_none(out, mipmap);
+    return has_none(out, SG_KIND_MIPMAP, mipmap);
 }

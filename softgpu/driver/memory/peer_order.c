@@ -35,16 +35,14 @@ static CUresult hold_up_context(struct sg_task *copied, CUcontext handle)
 
 CUresult sg_peer_order_before(CUcontext to, CUcontext from)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(NULL, &stream));
+    SG_STREAM_OR_RETURN(stream, NULL);
     RG_TRY(wait_for_context(stream, to));
     return wait_for_context(stream, from);
 }
 
 CUresult sg_peer_order_after(CUcontext to, CUcontext from)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(NULL, &stream));
+    SG_STREAM_OR_RETURN(stream, NULL);
     struct sg_task *copied = sg_task_new(0, NULL, NULL);
     if (copied == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/align.h"
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/host_pools/host_pools.h"
 #include "common/sync/scoped_lock.h"
@@ -32,11 +33,6 @@ static struct {
     _Atomic bool freed; /* since somebody has waited */
 } pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t steps(uint64_t size)
-{
-    return (size + STEP - 1) & ~(STEP - 1);
-}
-
 static void give_back(struct sg_pool *pool, uint64_t bytes)
 {
     pool->reserved -= bytes;
@@ -47,7 +43,7 @@ static void give_back(struct sg_pool *pool, uint64_t bytes)
 void sg_pool_release_above(struct sg_pool *pool, uint64_t keep)
 {
     RG_SCOPED_LOCK(&pool->lock);
-    const uint64_t least = keep > pool->committed ? keep : steps(pool->committed);
+    const uint64_t least = keep > pool->committed ? keep : rg_align_up(pool->committed, STEP);
     if (pool->reserved > least)
         give_back(pool, pool->reserved - least);
 }
@@ -111,31 +107,21 @@ struct sg_pool *sg_pool_new(struct sg_device *device)
     return pool;
 }
 
-static uint64_t units(uint64_t size)
-{
-    return (size + UNIT - 1) & ~(UNIT - 1);
-}
-
-static uint64_t pages(uint64_t size)
-{
-    return (size + PAGE - 1) & ~(PAGE - 1);
-}
-
 /* Memory is freed by the application, and will be by its stream. */
 static void begin_leaving(struct sg_pool *pool, uint64_t size)
 {
     sg_acquire(&pool->object);
     RG_SCOPED_LOCK(&pool->lock);
-    pool->leaving += units(size);
+    pool->leaving += rg_align_up(size, UNIT);
 }
 
 /* `left`: bytes of what was leaving. */
 static void take_back(struct sg_pool *pool, uint64_t size, uint64_t left)
 {
     pthread_mutex_lock(&pool->lock);
-    pool->used -= units(size);
-    pool->committed -= pages(size);
-    pool->leaving -= units(left);
+    pool->used -= rg_align_up(size, UNIT);
+    pool->committed -= rg_align_up(size, PAGE);
+    pool->leaving -= rg_align_up(left, UNIT);
     if (pool->imported) /* nothing of it stays here */
         pool->reserved = pool->committed;
     pthread_mutex_unlock(&pool->lock);
@@ -151,8 +137,8 @@ void sg_pool_returned(struct sg_pool *pool, uint64_t size)
 /* Counts memory in that is reserved. The lock is held. */
 static void count_in(struct sg_pool *pool, uint64_t size)
 {
-    pool->used += units(size);
-    pool->committed += pages(size);
+    pool->used += rg_align_up(size, UNIT);
+    pool->committed += rg_align_up(size, PAGE);
     sg_acquire(&pool->object);
     if (sg_pool_in_use(pool) > pool->used_high)
         pool->used_high = sg_pool_in_use(pool);
@@ -163,7 +149,7 @@ static void count_in(struct sg_pool *pool, uint64_t size)
 void sg_pool_took(struct sg_pool *pool, uint64_t size)
 {
     RG_SCOPED_LOCK(&pool->lock);
-    pool->reserved += pages(size);
+    pool->reserved += rg_align_up(size, PAGE);
     count_in(pool, size);
 }
 
@@ -173,9 +159,10 @@ static bool reserve(struct sg_pool *pool, uint64_t bytes)
     const uint64_t needed = pool->committed + bytes;
     if (needed <= pool->reserved)
         return true;
-    uint64_t wanted = steps(needed);
-    if (pool->size_max != 0 && wanted > pages(pool->size_max))
-        wanted = pages(pool->size_max) > needed ? pages(pool->size_max) : needed;
+    uint64_t wanted = rg_align_up(needed, STEP);
+    const uint64_t most = rg_align_up(pool->size_max, PAGE);
+    if (most != 0 && wanted > most)
+        wanted = most > needed ? most : needed;
     if (wanted < pool->reserved || !sg_memory_take(pool->device, wanted - pool->reserved)) {
         wanted = needed;
         if (!sg_memory_take(pool->device, wanted - pool->reserved))
@@ -190,11 +177,11 @@ static bool pool_take(struct sg_pool *pool, uint64_t size)
 {
     if (size > pool->device->memory_total)
         return false;
-    const uint64_t bytes = units(size);
+    const uint64_t bytes = rg_align_up(size, UNIT);
     RG_SCOPED_LOCK(&pool->lock);
     const bool fits =
         (pool->size_max == 0 || (bytes <= pool->size_max && pool->used <= pool->size_max - bytes)) &&
-        reserve(pool, pages(size));
+        reserve(pool, rg_align_up(size, PAGE));
     if (fits)
         count_in(pool, size);
     return fits;
@@ -230,8 +217,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, st
 
 CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (rg_capture_takes(handle))
         return rg_capture_allocate(out, size, stream->object.context->device->ordinal, handle);
     pthread_mutex_lock(&sg_state.lock);
@@ -244,8 +230,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool handle, CUstream stream_handle)
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream_handle);
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(stream_handle, &stream));
+    SG_STREAM_OR_RETURN(stream, stream_handle);
     const bool of_host = rg_host_pool_is(handle);
     if (rg_capture_takes(stream_handle))
         return of_host
@@ -279,8 +264,7 @@ static void run_free(struct sg_task *task)
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, handle);
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (rg_capture_takes(handle))
         return rg_capture_free(address, handle);
     if (address == 0)

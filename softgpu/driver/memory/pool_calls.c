@@ -5,6 +5,7 @@
  */
 #include "common/cuda/host_pools/host_pools.h"
 #include "common/sync/scoped_lock.h"
+#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
 
@@ -63,10 +64,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 
 static CUresult device_pool(CUmemoryPool *out, CUdevice ordinal, bool current)
 {
-    RG_TRY(sg_enter());
-    struct sg_device *device = sg_device(ordinal);
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_SCOPED_LOCK(&sg_state.lock);
@@ -86,10 +84,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice ordinal)
 
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
 {
-    RG_TRY(sg_enter());
-    struct sg_device *device = sg_device(ordinal);
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
+    SG_DEVICE_OR_RETURN(device, ordinal);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || pool->device != device || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;

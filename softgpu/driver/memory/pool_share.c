@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/align.h"
 #include "common/cuda/composed/primary.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
@@ -32,7 +33,7 @@ CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, 
 {
     if (size > pool->device->memory_total)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const uint64_t bytes = (size + PAGE - 1) & ~(PAGE - 1);
+    const uint64_t bytes = rg_align_up(size, PAGE);
     struct sg_backing backing = {.file = pool->file, .secret = pool->about.secret};
     pthread_mutex_lock(&pool->lock);
     backing.offset = pool->next_part;
@@ -105,9 +106,8 @@ struct pointer_import {
 static CUresult import_pointer(void *arguments)
 {
     const struct pointer_import *import = arguments;
-    struct sg_context *context;
     uint64_t address;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     const struct sg_backing backing = {.file = import->pool->file,
                                        .offset = import->meant->offset,
                                        .imported = true,

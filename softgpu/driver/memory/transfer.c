@@ -147,8 +147,7 @@ static CUresult wait_for_earlier(struct sg_stream *stream)
 CUresult sg_transfer(struct sg_transfer *t, bool to_device, bool from_device, bool asynchronous,
                      CUstream handle)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (sg_transfer_is_empty(t))
         return CUDA_SUCCESS;
     RG_TRY(place_side(t, &t->to, to_device));

@@ -66,12 +66,15 @@ static CUresult make_kernels(struct sg_library *library)
     return CUDA_SUCCESS;
 }
 
-static void drop_instance(struct instance *instance)
+static void drop_instances(struct instance *first)
 {
-    sg_context_wait(instance->module->object.context);
-    sg_module_destroy(instance->module); /* its context may have done that already */
-    sg_release(&instance->module->object);
-    free(instance);
+    for (struct instance *instance = first, *next; instance != NULL; instance = next) {
+        next = instance->next;
+        sg_context_wait(instance->module->object.context);
+        sg_module_destroy(instance->module); /* its context may have done that already */
+        sg_release(&instance->module->object);
+        free(instance);
+    }
 }
 
 static bool destroy_library(struct sg_library *library)
@@ -84,11 +87,7 @@ static bool destroy_library(struct sg_library *library)
     struct instance *instances = library->instances;
     library->instances = NULL;
     pthread_mutex_unlock(&library->lock);
-    while (instances != NULL) {
-        struct instance *next = instances->next;
-        drop_instance(instances);
-        instances = next;
-    }
+    drop_instances(instances);
     for (uint32_t i = 0; library->kernels != NULL && i < library->image->n_kernels; i++)
         if (library->kernels[i] != NULL && sg_handle_remove(library->kernels[i], SG_KIND_KERNEL))
             sg_release(&library->kernels[i]->object);
@@ -150,11 +149,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
         sg_acquire(&(*out)->object);
     }
     pthread_mutex_unlock(&library->lock);
-    while (dead != NULL) {
-        struct instance *next = dead->next;
-        drop_instance(dead);
-        dead = next;
-    }
+    drop_instances(dead);
     if (loaded)
         sg_wait_to_load(context);
     return result;
@@ -217,17 +212,13 @@ CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *j
 CUresult cuLibraryUnload(CUlibrary handle)
 {
     RG_TRY(sg_enter());
-    SG_REF(struct sg_library) library = sg_handle_get(handle, SG_KIND_LIBRARY);
-    if (library == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+    SG_HANDLE_OR_RETURN(struct sg_library, library, SG_KIND_LIBRARY, handle);
     return destroy_library(library) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 #define LIBRARY_OR_RETURN(var, handle)                                                                       \
     RG_TRY(sg_enter());                                                                                      \
-    SG_REF(struct sg_library) var = sg_handle_get(handle, SG_KIND_LIBRARY);                                  \
-    if (var == NULL)                                                                                         \
-    return CUDA_ERROR_INVALID_HANDLE
+    SG_HANDLE_OR_RETURN(struct sg_library, var, SG_KIND_LIBRARY, handle)
 
 CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary handle, const char *name)
 {
@@ -263,11 +254,10 @@ CUresult cuLibraryEnumerateKernels(CUkernel *out, unsigned int n, CUlibrary hand
 
 CUresult cuLibraryGetModule(CUmodule *out, CUlibrary handle)
 {
-    struct sg_context *context;
     LIBRARY_OR_RETURN(library, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     SG_REF(struct sg_module) module = NULL;
     RG_TRY(sg_library_module(library, context, &module));
     *out = (CUmodule)(void *)module;
@@ -276,11 +266,10 @@ CUresult cuLibraryGetModule(CUmodule *out, CUlibrary handle)
 
 CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary handle, const char *name)
 {
-    struct sg_context *context;
     LIBRARY_OR_RETURN(library, handle);
     if (name == NULL || (address == NULL && size == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     SG_REF(struct sg_module) module = NULL;
     RG_TRY(sg_library_module(library, context, &module));
     return sg_module_variable(module, name, address, size);
@@ -329,11 +318,10 @@ CUresult cuLibraryGetUnifiedFunction(void **function, CUlibrary handle, const ch
 
 CUresult cuKernelGetFunction(CUfunction *out, CUkernel handle)
 {
-    struct sg_context *context;
     SG_KERNEL_OR_RETURN(kernel, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     SG_REF(struct sg_module) module = NULL;
     RG_TRY(sg_library_module(kernel->library, context, &module));
     *out = (CUfunction)(void *)module->functions[kernel->index];

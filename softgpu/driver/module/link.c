@@ -32,8 +32,7 @@ static void finish_link(struct sg_object *object)
 
 CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **values, CUlinkState *out)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_load_options jit;
@@ -78,12 +77,11 @@ static CUresult add(struct link_state *state, CUjitInputType type, const void *d
 CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t size, const char *name,
                           unsigned int n, CUjit_option *options, void **values)
 {
-    struct sg_context *context;
     struct sg_load_options jit;
     (void)name;
     SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (state == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (data == NULL || size == 0)
@@ -102,9 +100,8 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path, unsigned int n,
                           CUjit_option *options, void **values)
 {
-    struct sg_context *context;
     SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE void *data = NULL;
@@ -115,10 +112,9 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
 
 CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)
 {
-    struct sg_context *context;
     SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (state == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (image == NULL)

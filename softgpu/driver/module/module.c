@@ -143,9 +143,8 @@ void sg_modules_drop_context(struct sg_context *context)
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *data, unsigned int n, CUjit_option *options,
                             void **values)
 {
-    struct sg_context *context;
     struct sg_load_options jit;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(sg_jit_options(&jit, n, options, values));
@@ -169,8 +168,7 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *data, unsigned int n, CUj
 
 CUresult cuModuleLoad(CUmodule *out, const char *path)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE void *data = NULL;
@@ -182,8 +180,7 @@ CUresult cuModuleLoad(CUmodule *out, const char *path)
 CUresult cuModuleUnload(CUmodule handle)
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
     if (module == NULL || module->kernels != NULL) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
@@ -202,16 +199,18 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 /* --- questions --- */
 
+#define MODULE_OR_RETURN(var, handle)                                                                        \
+    SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);                                                                \
+    SG_CONTEXT_OR_RETURN(context);                                                                           \
+    SG_HANDLE_OR_RETURN(struct sg_module, var, SG_KIND_MODULE, handle)
+
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+    SG_HANDLE_OR_RETURN(struct sg_module, module, SG_KIND_MODULE, handle);
     for (uint32_t i = 0; i < module->image->n_kernels; i++)
         if (strcmp(module->functions[i]->kernel->name, name) == 0) {
             *out = (CUfunction)(void *)module->functions[i];
@@ -222,12 +221,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 
 CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
 {
-    SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
-    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+    MODULE_OR_RETURN(module, handle);
     if (count == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *count = module->image->n_kernels;
@@ -236,12 +230,7 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
 
 CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int n, CUmodule handle)
 {
-    SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
-    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+    MODULE_OR_RETURN(module, handle);
     if (out == NULL || n == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < n && i < module->image->n_kernels; i++)
@@ -252,12 +241,9 @@ CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int n, CUmodule ha
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule handle, const char *name)
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (name == NULL || (address == NULL && size == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+    SG_HANDLE_OR_RETURN(struct sg_module, module, SG_KIND_MODULE, handle);
     return sg_module_variable(module, name, address, size);
 }

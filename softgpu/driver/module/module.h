@@ -163,8 +163,6 @@ enum sg_reference sg_module_reference(const struct sg_module *module, const char
 /* The kernel of a library that a handle names, for a call that needs no context, or return. */
 #define SG_KERNEL_OR_RETURN(var, handle)                                                                     \
     RG_TRY(sg_enter());                                                                                      \
-    SG_REF(struct sg_kernel_object) var = sg_handle_get(handle, SG_KIND_KERNEL);                             \
-    if (var == NULL)                                                                                         \
-    return CUDA_ERROR_INVALID_HANDLE
+    SG_HANDLE_OR_RETURN(struct sg_kernel_object, var, SG_KIND_KERNEL, handle)
 
 #endif

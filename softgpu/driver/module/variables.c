@@ -4,6 +4,7 @@
  * Managed variables have pages of their own, which all modules of a library have in common. Without memory the module is not made. Whichever
  * thread makes the module; what it has been given then stays as it is.
  */
+#include "common/base/align.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
 
@@ -12,11 +13,6 @@
 
 #define CONSTANT_BANK 65536u
 
-static uint64_t align_up(uint64_t n, uint64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 /* Appends the variables of one kind to what is placed; offsets go to `addresses`. */
 static CUresult append_some(struct sg_module *module, bool managed, bool constant, uint64_t *total)
 {
@@ -24,7 +20,7 @@ static CUresult append_some(struct sg_module *module, bool managed, bool constan
         const struct sg_variable *v = sg_program_variable(module->image->program, i);
         if (v->external || v->managed != managed || v->constant != constant)
             continue;
-        *total = align_up(*total, v->align > 16 ? v->align : 16);
+        *total = rg_align_up(*total, v->align > 16 ? v->align : 16);
         module->addresses[i] = *total;
         if (__builtin_add_overflow(*total, v->size > 0 ? v->size : 1, total))
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -43,12 +39,12 @@ static CUresult place_some(struct sg_module *module, bool managed, uint64_t *mem
     const uint32_t n = module->image->n_variables;
     uint64_t total = 0;
     RG_TRY(append_some(module, managed, false, &total));
-    uint64_t bank = align_up(total, 256), end = bank;
+    uint64_t bank = rg_align_up(total, 256), end = bank;
     RG_TRY(append_some(module, managed, true, &end));
     if (end > bank)
         total = end - bank < CONSTANT_BANK ? bank + CONSTANT_BANK : end;
     if (managed)
-        total = align_up(total, 4096); /* whole pages are the host's or the device's */
+        total = rg_align_up(total, 4096); /* whole pages are the host's or the device's */
     if (total > 0 && *memory == 0)
         RG_TRY(sg_range_alloc(module->object.context, module->object.context->device, total,
                               managed ? SG_RANGE_MANAGED_MODULE : SG_RANGE_MODULE, NULL, memory));

@@ -1,6 +1,6 @@
 /*
  * range.c - see range.h: allocations in the window of device addresses, and questions about addresses of all kinds.
- * What else there is of ranges: range_inside.h.
+ * What else there is of ranges: internal.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/base/align.h"
 #include "common/base/cleanup.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/behaviour/behave.h"
-#include "softgpu/driver/range/range_inside.h"
+#include "softgpu/driver/range/internal.h"
 
 /*
  * Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530.
@@ -27,7 +28,7 @@ struct sg_pool_hooks sg_pool_hooks;
 
 uint64_t sg_range_committed(const struct sg_range *range)
 {
-    return (range->size + SG_PAGE - 1) & ~(SG_PAGE - 1);
+    return rg_align_up(range->size, SG_PAGE);
 }
 
 void sg_range_keep_secret(struct sg_range *range, const unsigned char *secret)
@@ -44,7 +45,7 @@ static bool is_alone_in_block(size_t index, bool is_there, uint64_t end, uint64_
     const struct sg_range_set *set = &sg_memory.device;
     const struct sg_range *below = index > 0 ? set->at[index - 1] : NULL;
     const size_t above = index + is_there;
-    *behind = (end + SG_BLOCK - 1) & ~(SG_BLOCK - 1);
+    *behind = rg_align_up(end, SG_BLOCK);
     return *behind != end && (above == set->n || set->at[above]->base >= *behind) &&
            (below == NULL || below->base + sg_range_committed(below) <= *behind - SG_BLOCK);
 }

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "common/base/align.h"
 #include "common/base/maps.h"
 #include "common/sync/scoped_lock.h"
-#include "softgpu/driver/range/range_inside.h"
+#include "softgpu/driver/range/internal.h"
 #include "softgpu/guest.h"
 
 static void describe(struct sg_range *range, struct sg_context *context, uint64_t base, uint64_t size,
@@ -32,7 +33,7 @@ CUresult sg_range_host_alloc(struct sg_context *context, uint64_t size, unsigned
     struct sg_range *range = calloc(1, sizeof *range);
     if (range == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t bytes = (size + SG_PAGE - 1) & ~(SG_PAGE - 1);
+    uint64_t bytes = rg_align_up(size, SG_PAGE);
     void *at = sg_guest_map(bytes, PROT_READ | PROT_WRITE);
     if (at == NULL) {
         free(range);

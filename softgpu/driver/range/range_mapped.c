@@ -9,7 +9,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/sync/scoped_lock.h"
-#include "softgpu/driver/range/range_inside.h"
+#include "softgpu/driver/range/internal.h"
 
 /* Whether [address, address + size) lies above the middle of the window and meets no reservation. */
 static bool can_reserve(uint64_t address, uint64_t size)
@@ -96,8 +96,7 @@ CUresult sg_range_map(uint64_t address, uint64_t size, const struct sg_mapping *
         sg_range_set_remove(&sg_memory.device, range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    madvise(at, size, MADV_DONTDUMP);
-    madvise(at, size, MADV_DONTFORK);
+    sg_window_advise(at, size);
     range = NULL; /* the set's */
     return CUDA_SUCCESS;
 }

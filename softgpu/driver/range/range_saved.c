@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "common/sync/scoped_lock.h"
-#include "softgpu/driver/range/range_inside.h"
+#include "softgpu/driver/range/internal.h"
 
 static void *at(const struct sg_range *range)
 {
@@ -54,8 +54,7 @@ static bool map_again(struct sg_range *range, uint64_t bytes)
     if (mmap(at(range), bytes, sg_range_protection(range), MAP_SHARED | MAP_FIXED, range->file,
              (off_t)range->file_offset) == MAP_FAILED)
         return false;
-    madvise(at(range), bytes, MADV_DONTDUMP);
-    madvise(at(range), bytes, MADV_DONTFORK);
+    sg_window_advise(at(range), bytes);
     return true;
 }
 

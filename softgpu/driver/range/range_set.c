@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/align.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/range/range_set.h"
 
@@ -55,11 +56,6 @@ void sg_range_set_remove(struct sg_range_set *set, const struct sg_range *range)
     set->n--;
 }
 
-static uint64_t align_up(uint64_t address, uint64_t to)
-{
-    return (address + to - 1) & ~(to - 1);
-}
-
 bool sg_range_fits(uint64_t at, uint64_t span, uint64_t end)
 {
     return at <= end && end - at >= span;
@@ -73,15 +69,15 @@ static uint64_t least(uint64_t a, uint64_t b)
 uint64_t sg_range_set_place(const struct sg_range_set *set, uint64_t start, uint64_t end, uint64_t cursor,
                             uint64_t span, uint64_t alignment)
 {
-    uint64_t at = align_up(cursor, alignment);
+    uint64_t at = rg_align_up(cursor, alignment);
     size_t above = sg_range_set_upper(set, cursor - 1); /* one that begins at the cursor counts */
     if (sg_range_fits(at, span, above < set->n ? least(set->at[above]->base, end) : end))
         return at;
-    at = align_up(start, alignment);
+    at = rg_align_up(start, alignment);
     for (size_t i = 0; i < set->n; i++) {
         if (sg_range_fits(at, span, least(set->at[i]->base, end)))
             return at;
-        at = align_up(set->at[i]->base + set->at[i]->span, alignment);
+        at = rg_align_up(set->at[i]->base + set->at[i]->span, alignment);
     }
     return sg_range_fits(at, span, end) ? at : 0;
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/sync/scoped_lock.h"
-#include "softgpu/driver/range/range_inside.h"
+#include "softgpu/driver/range/internal.h"
 #include "softgpu/exec/exec.h"
 
 /* Writes the pages of a range that hold anything to the file. */

@@ -1,5 +1,5 @@
 /*
- * window.c - the window of addresses that device memory lies in. See range_inside.h.
+ * window.c - the window of addresses that device memory lies in. See internal.h.
  *
  * It is reserved with the first allocation: where SOFTGPU_WINDOW says, else at a fixed place, or among the process's libraries where that
  * is taken or the device behaves as NVIDIA's. What fails: no room for it, which is logged, and no memory is to be had.
@@ -13,8 +13,10 @@
 #include <sys/mman.h>
 
 #include "common/base/addresses.h"
+#include "common/base/align.h"
+#include "common/base/parse.h"
 #include "softgpu/driver/behaviour/behave.h"
-#include "softgpu/driver/range/range_inside.h"
+#include "softgpu/driver/range/internal.h"
 #include "softgpu/guest.h"
 
 /*
@@ -32,13 +34,18 @@ static _Atomic uint64_t window_first = RG_ADDRESS_WINDOW_START, window_size = RG
 /* There if the program, or this library, was built with the thread sanitizer. */
 extern void __tsan_init(void) __attribute__((weak)); // NOLINT(bugprone-reserved-identifier)
 
+void sg_window_advise(void *at, uint64_t size)
+{
+    madvise(at, size, MADV_DONTDUMP);
+    madvise(at, size, MADV_DONTFORK);
+}
+
 bool sg_window_map_nothing(void *at, uint64_t size)
 {
     if (mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
         MAP_FAILED)
         return false;
-    madvise(at, size, MADV_DONTDUMP);
-    madvise(at, size, MADV_DONTFORK);
+    sg_window_advise(at, size);
     return true;
 }
 
@@ -72,8 +79,7 @@ static bool is_in_reach(uint64_t first, uint64_t size)
 /* Notes what has been reserved. */
 static bool have_window(uint64_t start, uint64_t size)
 {
-    madvise((void *)(uintptr_t)start, size, MADV_DONTDUMP);
-    madvise((void *)(uintptr_t)start, size, MADV_DONTFORK);
+    sg_window_advise((void *)(uintptr_t)start, size);
     /* Accesses slightly below a program's first allocation find memory, as on GPUs, where the driver's own lies there. */
     const uint64_t below =
         !sg_memory.guarded &&
@@ -96,16 +102,14 @@ static bool reserve_among_libraries(void)
 {
     void *at =
         mmap(NULL, LIBRARY_WINDOW + SG_LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at != MAP_FAILED &&
-           have_window(((uint64_t)(uintptr_t)at + SG_LARGE - 1) & ~(SG_LARGE - 1), LIBRARY_WINDOW);
+    return at != MAP_FAILED && have_window(rg_align_up((uintptr_t)at, SG_LARGE), LIBRARY_WINDOW);
 }
 
 bool sg_window_reserve(void)
 {
     if (!sg_guest_possible())
         return false;
-    const char *report = secure_getenv("SOFTGPU_REPORT");
-    sg_memory.guarded = report != NULL && report[0] != '\0' && strcmp(report, "0") != 0;
+    sg_memory.guarded = rg_is_on(secure_getenv("SOFTGPU_REPORT"));
     if (sg_behaviour()->nvidia && !sg_guest_guarded() && reserve_among_libraries())
         return true;
     uint64_t first, whole;

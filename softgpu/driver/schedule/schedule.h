@@ -105,6 +105,9 @@ void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, st
  * for the current context. Includes sg_enter_context, and the stream's own context's sticky error.
  */
 CUresult sg_stream_get(CUstream handle, struct sg_stream **stream);
+#define SG_STREAM_OR_RETURN(var, handle)                                                                     \
+    SG_REF(struct sg_stream) var = NULL;                                                                     \
+    RG_TRY(sg_stream_get(handle, &var))
 struct sg_stream *sg_stream_new(struct sg_context *context, unsigned flags, int priority, bool legacy);
 /**
  * As sg_submit without `after`, for a task that takes no longer than waking a thread: where nothing is before

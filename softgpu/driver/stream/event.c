@@ -49,6 +49,10 @@ static CUresult event_get(CUevent handle, struct sg_event **out)
     return result;
 }
 
+#define EVENT_OR_RETURN(var, handle)                                                                         \
+    SG_REF(struct sg_event) var = NULL;                                                                      \
+    RG_TRY(event_get(handle, &var))
+
 /* The mark with a reference, or NULL if the event was never recorded. */
 static struct sg_task *event_mark(struct sg_event *event)
 {
@@ -73,8 +77,7 @@ static struct sg_event *event_new(struct sg_context *context, unsigned flags, st
 
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
-    struct sg_context *context;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (out == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -99,13 +102,11 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
 {
-    struct sg_context *context;
     SG_IMPLY_CONTEXT(SG_KIND_EVENT, handle);
-    SG_REF(struct sg_event) event = NULL;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(event_get(handle, &event));
+    EVENT_OR_RETURN(event, handle);
     if (event->shared == NULL || event->shared->file < 0)
         return CUDA_ERROR_INVALID_HANDLE;
     sg_shared_handle_make(out, &event->shared->about, event->shared->file, 0, event->shared->about.size);
@@ -114,10 +115,9 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
 
 CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
 {
-    struct sg_context *context;
     struct sg_shared_handle meant;
     struct sg_shared_file about;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || !sg_shared_handle_read(&handle, SG_SHARED_EVENT, &meant))
         return CUDA_ERROR_INVALID_VALUE;
     if (meant.process == (int32_t)getpid())
@@ -167,10 +167,8 @@ static struct sg_task *new_record(struct sg_event *event)
 
 CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags)
 {
-    SG_REF(struct sg_event) event = NULL;
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(stream_handle, &stream));
-    RG_TRY(event_get(handle, &event));
+    SG_STREAM_OR_RETURN(stream, stream_handle);
+    EVENT_OR_RETURN(event, handle);
     if ((flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (event->object.context != stream->object.context->owner)
@@ -224,10 +222,8 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx green_handle, CUevent handle)
 {
-    SG_REF(struct sg_green) green = NULL;
-    SG_REF(struct sg_event) event = NULL;
-    RG_TRY(sg_green_get(green_handle, &green));
-    RG_TRY(event_get(handle, &event));
+    SG_GREEN_OR_RETURN(green, green_handle);
+    EVENT_OR_RETURN(event, handle);
     return record_behind(green->context, event);
 }
 
@@ -258,20 +254,16 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx green_handle, CUevent handle)
 {
-    SG_REF(struct sg_green) green = NULL;
-    SG_REF(struct sg_event) event = NULL;
-    RG_TRY(sg_green_get(green_handle, &green));
-    RG_TRY(event_get(handle, &event));
+    SG_GREEN_OR_RETURN(green, green_handle);
+    EVENT_OR_RETURN(event, handle);
     wait_for_event(event, green->context);
     return CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags)
 {
-    SG_REF(struct sg_event) event = NULL;
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(stream_handle, &stream));
-    RG_TRY(event_get(handle, &event));
+    SG_STREAM_OR_RETURN(stream, stream_handle);
+    EVENT_OR_RETURN(event, handle);
     if ((flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult captured;
@@ -300,8 +292,7 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int 
 
 CUresult cuEventQuery(CUevent handle)
 {
-    SG_REF(struct sg_event) event = NULL;
-    RG_TRY(event_get(handle, &event));
+    EVENT_OR_RETURN(event, handle);
     CUresult captured;
     if (rg_capture_queried(handle, &captured))
         return captured;
@@ -320,8 +311,7 @@ CUresult cuEventQuery(CUevent handle)
 
 CUresult cuEventSynchronize(CUevent handle)
 {
-    SG_REF(struct sg_event) event = NULL;
-    RG_TRY(event_get(handle, &event));
+    EVENT_OR_RETURN(event, handle);
     if (rg_capture_event(handle))
         return CUDA_ERROR_CAPTURED_EVENT;
     if (!wait_for_event(event, event->object.context))
@@ -333,10 +323,8 @@ CUresult cuEventSynchronize(CUevent handle)
 
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUevent end_handle)
 {
-    SG_REF(struct sg_event) start = NULL;
-    SG_REF(struct sg_event) end = NULL;
-    RG_TRY(event_get(start_handle, &start));
-    RG_TRY(event_get(end_handle, &end));
+    EVENT_OR_RETURN(start, start_handle);
+    EVENT_OR_RETURN(end, end_handle);
     if (milliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (start->object.context != end->object.context ||

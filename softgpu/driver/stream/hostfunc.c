@@ -84,8 +84,7 @@ static void run_host_call(struct sg_task *task)
 
 static CUresult submit(CUstream handle, const struct host_call *call)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (call->function == NULL && call->callback == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(handle))

@@ -92,8 +92,7 @@ static CUresult submit(struct sg_stream *stream, const struct memop *op, void (*
 
 static CUresult write_value(CUstream handle, CUdeviceptr address, uint64_t value, bool wide, unsigned flags)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (rg_capture_takes(handle))
         return rg_capture_memop(wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32,
                                 address, value, flags, handle);
@@ -106,8 +105,7 @@ static CUresult write_value(CUstream handle, CUdeviceptr address, uint64_t value
 
 static CUresult wait_value(CUstream handle, CUdeviceptr address, uint64_t value, bool wide, unsigned flags)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (rg_capture_takes(handle))
         return rg_capture_memop(wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32,
                                 address, value, flags, handle);

@@ -81,8 +81,7 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
 
 CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx handle, unsigned int flags, int priority)
 {
-    SG_REF(struct sg_green) green = NULL;
-    RG_TRY(sg_green_get(handle, &green));
+    SG_GREEN_OR_RETURN(green, handle);
     if (out == NULL || flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
     return create(out, green->context, flags, priority);
@@ -108,8 +107,7 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 
 CUresult cuStreamQuery(CUstream handle)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (rg_capture_takes(handle))
         return rg_capture_refuse(handle);
     bool idle = sg_stream_idle(stream);
@@ -119,8 +117,7 @@ CUresult cuStreamQuery(CUstream handle)
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (rg_capture_takes(handle))
         return rg_capture_refuse(handle);
     if (stream->legacy) { /* what it has been asked to do includes waiting for the blocking streams */
@@ -173,8 +170,7 @@ CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *gree
 
 CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
@@ -194,8 +190,7 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstrea
 
 CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
+    SG_STREAM_OR_RETURN(stream, handle);
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (attribute != CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
@@ -208,10 +203,8 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const C
 
 CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 {
-    SG_REF(struct sg_stream) target = NULL;
-    SG_REF(struct sg_stream) source = NULL;
-    RG_TRY(sg_stream_get(to, &target));
-    RG_TRY(sg_stream_get(from, &source));
+    SG_STREAM_OR_RETURN(target, to);
+    SG_STREAM_OR_RETURN(source, from);
     target->synchronization_policy = source->synchronization_policy;
     return CUDA_SUCCESS;
 }

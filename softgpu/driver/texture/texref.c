@@ -99,16 +99,13 @@ static void end_references(struct sg_module *module)
 
 static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
 {
-    struct sg_context *context;
     CUdeviceptr address = 0;
     CUresult result = CUDA_SUCCESS;
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+    SG_HANDLE_OR_RETURN(struct sg_module, module, SG_KIND_MODULE, handle);
     if (sg_module_reference(module, name, &address) !=
         (surface ? SG_REFERENCE_SURFACE : SG_REFERENCE_TEXTURE))
         return CUDA_ERROR_NOT_FOUND;
@@ -163,12 +160,9 @@ CUresult cuTexRefDestroy(CUtexref handle)
 /* --- what is bound --- */
 
 #define ENTER(handle, kind)                                                                                  \
-    struct sg_context *context;                                                                              \
     SG_IMPLY_CONTEXT(kind, handle);                                                                          \
-    SG_REF(struct sg_texref) r = sg_handle_get(handle, kind);                                                \
-    RG_TRY(sg_enter_context(&context));                                                                      \
-    if (r == NULL)                                                                                           \
-        return CUDA_ERROR_INVALID_HANDLE;
+    SG_CONTEXT_OR_RETURN(context);                                                                           \
+    SG_HANDLE_OR_RETURN(struct sg_texref, r, kind, handle);
 
 /* A change of a reference: checks, then sets, then binds. */
 #define SETTER(name, condition, statement, ...)                                                              \
@@ -201,24 +195,22 @@ static CUresult set_array(struct sg_texref *r, const CUDA_RESOURCE_DESC *resourc
 
 CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags)
 {
-    SG_REF(struct sg_array) checked = NULL;
     CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
     ENTER(handle, SG_KIND_TEXREF)
     if (flags != CU_TRSA_OVERRIDE_FORMAT)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_array_get(array, &checked));
+    SG_ARRAY_OR_RETURN(checked, array);
     resource.res.array.hArray = array;
     return set_array(r, &resource, &checked->descriptor);
 }
 
 CUresult cuTexRefSetMipmappedArray(CUtexref handle, CUmipmappedArray mipmap, unsigned flags)
 {
-    SG_REF(struct sg_mipmap) checked = NULL;
     CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY};
     ENTER(handle, SG_KIND_TEXREF)
     if (flags != CU_TRSA_OVERRIDE_FORMAT)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_mipmap_get(mipmap, &checked));
+    SG_MIPMAP_OR_RETURN(checked, mipmap);
     resource.res.mipmap.hMipmappedArray = mipmap;
     return set_array(r, &resource, &checked->descriptor);
 }
@@ -262,12 +254,11 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR *d
 
 CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags)
 {
-    SG_REF(struct sg_array) checked = NULL;
     CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
     ENTER(handle, SG_KIND_SURFREF)
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(sg_array_get(array, &checked));
+    SG_ARRAY_OR_RETURN(checked, array);
     if (!(checked->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST))
         return CUDA_ERROR_INVALID_VALUE;
     resource.res.array.hArray = array;

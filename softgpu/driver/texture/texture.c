@@ -42,8 +42,7 @@ static CUresult set_format(struct sg_texture *x, CUarray_format format, unsigned
 
 static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
 {
-    SG_REF(struct sg_array) array = NULL;
-    RG_TRY(sg_array_get(r->res.array.hArray, &array));
+    SG_ARRAY_OR_RETURN(array, r->res.array.hArray);
     x->n_levels = 1;
     x->level[0] = level_of(array);
     *flags = array->descriptor.Flags;
@@ -52,8 +51,7 @@ static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x,
 
 static CUresult resolve_mipmap(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
 {
-    SG_REF(struct sg_mipmap) mipmap = NULL;
-    RG_TRY(sg_mipmap_get(r->res.mipmap.hMipmappedArray, &mipmap));
+    SG_MIPMAP_OR_RETURN(mipmap, r->res.mipmap.hMipmappedArray);
     x->n_levels = (uint8_t)mipmap->n_levels;
     for (unsigned i = 0; i < mipmap->n_levels; i++)
         x->level[i] = level_of(mipmap->level[i]);
@@ -239,10 +237,9 @@ static CUresult get(unsigned long long handle, bool surface, const void *out, co
 CUresult cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
                            const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view)
 {
-    struct sg_context *context;
     struct sg_texture x = {0};
     unsigned array_flags = 0;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || texture == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(resolve(resource, &x, &array_flags));
@@ -292,10 +289,9 @@ CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out, CUtexObjec
 
 CUresult cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resource)
 {
-    struct sg_context *context;
     struct sg_texture x = {.surface = true};
     unsigned array_flags = 0;
-    RG_TRY(sg_enter_context(&context));
+    SG_CONTEXT_OR_RETURN(context);
     if (out == NULL || resource == NULL || resource->resType != CU_RESOURCE_TYPE_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(resolve(resource, &x, &array_flags));
@@ -321,9 +317,7 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *out, CUarray_format format, 
 {
     uint32_t size;
     enum sg_texel texel;
-    RG_TRY(sg_enter());
-    if (sg_device(ordinal) == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_TRY(sg_array_format(format, channels, &size, &texel));

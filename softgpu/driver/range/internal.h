@@ -1,13 +1,13 @@
 /*
- * range_inside.h - what the files of ranges share: window.c (the window of device addresses), range.c (device
+ * internal.h - what the files of ranges share: window.c (the window of device addresses), range.c (device
  * allocations, questions), range_host.c, range_shared.c (memory of files that other processes may have mapped), range_mapped.c
  * (addresses that applications reserve), range_saved.c (memory that is put away and brought back).
  *
  * One lock over all: system calls that map and unmap memory are made under it, so that addresses are never
  * known before they are usable. What is declared here expects it to be held.
  */
-#ifndef SG_DRIVER_RANGE_RANGE_INSIDE_H
-#define SG_DRIVER_RANGE_RANGE_INSIDE_H
+#ifndef SG_DRIVER_RANGE_INTERNAL_H
+#define SG_DRIVER_RANGE_INTERNAL_H
 
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/range/range_set.h"
@@ -40,6 +40,8 @@ bool sg_window_reserve(void);
  * mappings.
  */
 bool sg_window_map_nothing(void *at, uint64_t size);
+/** What goes for all of the window: it is in no core dump, and in no child. */
+void sg_window_advise(void *at, uint64_t size);
 
 /** Bytes of the range's pages. */
 uint64_t sg_range_committed(const struct sg_range *range);
