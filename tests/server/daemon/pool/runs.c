@@ -22,7 +22,12 @@ static void init(void)
     state = temporary_path("state");
 }
 
-TestSuite(runs, .init = init);
+static void fini(void)
+{
+    free(state);
+}
+
+TestSuite(runs, .init = init, .fini = fini);
 
 static void path_of(uint64_t id, char out[96])
 {
@@ -109,6 +114,7 @@ Test(runs, a_copy_of_the_folder_speaks_for_nobody)
     make_dead(1, 10);
     snprintf(command, sizeof command, "cp -a %s %s-copy", state, state);
     cr_assert_eq(system(command), 0);
+    free(state);
     state = temporary_path("state-copy");
     cr_assert(has_file(1));
     cr_assert_eq(rg_runs_begin(&run, state, 2, dead, MAX), 0);
