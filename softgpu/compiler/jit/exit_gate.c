@@ -3,6 +3,7 @@
  * may have been cancelled.
  */
 #include "softgpu/compiler/jit/exit_gate.h"
+#include "softgpu/compiler/jit/llvm_library.h"
 
 #include "common/base/clock.h"
 
@@ -41,8 +42,10 @@ bool sg_exit_gate_enter(void)
         gate.process = getpid();
         gate.threads = 0;
     }
-    if (!gate.registered)
+    if (!gate.registered) {
+        sg_llvm_keep_objects();
         gate.registered = atexit(at_exit) == 0;
+    }
     const bool good = !gate.ending;
     gate.threads += good;
     own += good;

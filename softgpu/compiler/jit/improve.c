@@ -10,16 +10,15 @@
  */
 #include "softgpu/compiler/jit/improve.h"
 #include "softgpu/compiler/jit/emit.h"
+#include "softgpu/compiler/jit/llvm_library.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/signals.h"
 #include "common/base/thread.h"
 
-#include <link.h>
 #include <llvm-c/BitReader.h>
 #include <llvm-c/BitWriter.h>
-#include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -91,24 +90,6 @@ static void between_passes(LLVMContextRef context, void *unused)
     stop_if_ending();
 }
 
-/* Finds the executable part of what LLVM is in: a library, or this one. */
-static int find_llvm_code(struct dl_phdr_info *object, size_t size, void *unused)
-{
-    const uintptr_t inside = (uintptr_t)LLVMRunPasses;
-    (void)size;
-    (void)unused;
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-        const uintptr_t first = object->dlpi_addr + part->p_vaddr, end = first + part->p_memsz;
-        if (part->p_type != PT_LOAD || (part->p_flags & PF_X) == 0 || inside < first || inside >= end)
-            continue;
-        llvm_code.first = first;
-        llvm_code.end = end;
-        return 1;
-    }
-    return 0;
-}
-
 /* Of SIGILL, once the process exits. */
 static void hold(int signal, siginfo_t *info, void *context)
 {
@@ -141,7 +122,8 @@ static void at_exit(void)
     atomic_store(&ending, true);
     if (has_stopped())
         return;
-    dl_iterate_phdr(find_llvm_code, NULL);
+    if (!sg_llvm_code(&llvm_code.first, &llvm_code.end))
+        return;
     sigfillset(&action.sa_mask);
     if (sigaction(SIGILL, &action, &handler_before) != 0)
         return;

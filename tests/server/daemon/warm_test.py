@@ -238,6 +238,7 @@ class Warm(unittest.TestCase):
         self.assertIn("warm worker %d has left its memory to a session" % second, self.server.log())
         self.assertIn("worker %d (warm)" % first, self.server.log())
         self.assertEqual(self.warm_ones(), [])  # not at once, or there would be no end of it
+        self.assertTrue(wait_until(lambda: not self.server.workers()))  # what the session had is free
         self.assertEqual(self.allocate(800), "0 2\n")  # more than there is, whoever leaves
 
     def allocate(self, mebibytes):

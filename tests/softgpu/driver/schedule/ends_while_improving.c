@@ -17,6 +17,8 @@
 extern char **environ;
 
 enum { RUNS = 3, PIECES = 120, FIRST_US = 200000, STEP_US = 300000, AFTERWARDS_US = 1000000 };
+/* Less than the driver's patience with a thread that compiles: one that runs on what has been destroyed may never come back. */
+enum { HANGS_AFTER_S = 50 };
 
 static void take_long(void)
 {
@@ -73,6 +75,7 @@ static int run_once(const char *path, useconds_t wait, bool by_thread)
     CUfunction function;
     char *text = write_text();
     void *library;
+    alarm(HANGS_AFTER_S);
     if (atexit(take_long) != 0 || (library = dlopen(path, RTLD_NOW)) == NULL)
         return 2;
     FIND(cuInit, "cuInit");
