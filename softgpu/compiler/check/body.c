@@ -156,6 +156,8 @@ void sg_check_body(struct sg_checker *checker, struct sg_ptx_function *function,
     uint32_t n_labels = 0;
     checker->function = function;
     checker->depth = 0;
+    checker->spare = NULL;
+    checker->n_spare = checker->spare_capacity = 0;
     checker->statement = &body->statements[0];
     function->insns = SG_NEW_ARRAY(checker->arena, struct sg_insn, body->n_instructions);
     function->insn_capacity = body->n_instructions;

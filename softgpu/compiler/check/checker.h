@@ -20,6 +20,9 @@ struct sg_checker {
     struct sg_ptx_function *function;
     struct sg_map scopes[SG_CHECK_SCOPES];
     uint32_t depth;
+    uint32_t *
+        spare; /* registers for what instructions are taken apart to, by the numbers of sg_check_spare_register */
+    uint32_t n_spare, spare_capacity;
     const struct sg_ast_statement *statement; /* being checked */
     jmp_buf unknown;                          /* where sg_check_unknown continues */
 };
@@ -75,6 +78,14 @@ void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instru
  * The same for one as written: what the table does not have becomes several instructions that mean the same.
  */
 void sg_check_written(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+/** The same for wgmma; false if it is none that is known. */
+bool sg_check_warpgroup(struct sg_checker *checker, const struct sg_ast_instruction *ast);
+/** Makes "base.mod.mod" the base word and the modifiers; the text lasts as long as the checker. */
+void sg_check_words(struct sg_checker *checker, struct sg_ast_instruction *ast, const char *text);
+/** An operand: a register that no program can name, a new one. */
+struct sg_ast_operand sg_check_unnamed_register(struct sg_checker *checker, enum sg_type type);
+/** The same of 32 bits, one that each instruction of the function can use anew; `number`: which one, from 0 on. */
+struct sg_ast_operand sg_check_spare_register(struct sg_checker *checker, uint32_t number);
 /** Fails unless an operand of this kind may stand where an instruction wants `type`. */
 void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand, enum sg_type type, bool dest,
                    bool wider);

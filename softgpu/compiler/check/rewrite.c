@@ -7,14 +7,14 @@
  *
  *   add.u32 a, b + 4, c;     a register and a number where a value is wanted
  *   mov.v2.u32 v, {a, v.x};  all of a vector of registers
+ *   wgmma                    warpgroup.c
  */
 #include "softgpu/compiler/check/checker.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Base word and modifiers of "base.mod.mod", which lasts as long as the checker. */
-static void write_words(struct sg_checker *checker, struct sg_ast_instruction *ast, const char *text)
+void sg_check_words(struct sg_checker *checker, struct sg_ast_instruction *ast, const char *text)
 {
     uint32_t capacity = 0;
     size_t size = strcspn(text, ".");
@@ -28,18 +28,32 @@ static void write_words(struct sg_checker *checker, struct sg_ast_instruction *a
     }
 }
 
-/* A register that no program can name: an operand for it. */
-static struct sg_ast_operand new_register(struct sg_checker *checker, enum sg_type type)
+/* An operand for a register that no program can name, wherever it is. */
+static struct sg_ast_operand name_register(struct sg_checker *checker, uint32_t reg)
 {
     char name[16];
     struct sg_symbol symbol = {.kind = SG_SYMBOL_REG};
-    symbol.regs.first = sg_check_new_register(checker, type);
+    symbol.regs.first = reg;
     symbol.regs.count = 1;
-    int size = snprintf(name, sizeof(name), "+%u", symbol.regs.first);
+    int size = snprintf(name, sizeof(name), "+%u", reg);
     struct sg_slice text = {name, (uint32_t)size};
     text.data = sg_arena_string(checker->scratch, text);
-    sg_check_declare(checker, text, symbol);
+    if (sg_check_register(checker, text) == UINT32_MAX)
+        sg_check_declare(checker, text, symbol);
     return (struct sg_ast_operand){.kind = SG_AST_NAME, .name = text};
+}
+
+struct sg_ast_operand sg_check_unnamed_register(struct sg_checker *checker, enum sg_type type)
+{
+    return name_register(checker, sg_check_new_register(checker, type));
+}
+
+struct sg_ast_operand sg_check_spare_register(struct sg_checker *checker, uint32_t number)
+{
+    while (checker->n_spare <= number)
+        *SG_PUSH(checker->scratch, checker->spare, checker->n_spare, checker->spare_capacity) =
+            sg_check_new_register(checker, SG_B32);
+    return name_register(checker, checker->spare[number]);
 }
 
 static bool has_modifier(const struct sg_ast_instruction *ast, const char *modifier)
@@ -55,7 +69,7 @@ static void add_lanes(struct sg_checker *checker, struct sg_ast_instruction *ast
 {
     if (ast->n_operands == 0)
         sg_check_fail(checker, "wrong number of operands");
-    struct sg_ast_operand lanes = new_register(checker, SG_B32);
+    struct sg_ast_operand lanes = sg_check_unnamed_register(checker, SG_B32);
     struct sg_ast_instruction ask = {
         .text = ast->text,
         .guard = ast->guard,
@@ -63,7 +77,7 @@ static void add_lanes(struct sg_checker *checker, struct sg_ast_instruction *ast
         .operands = &lanes,
         .n_operands = 1,
     };
-    write_words(checker, &ask, "activemask.b32");
+    sg_check_words(checker, &ask, "activemask.b32");
     sg_check_instruction(checker, &ask);
     char words[96];
     int size = snprintf(words, sizeof(words), "%.*s.sync", (int)ast->base.size, ast->base.data);
@@ -72,7 +86,7 @@ static void add_lanes(struct sg_checker *checker, struct sg_ast_instruction *ast
                          ast->modifiers[i].data);
     if (size >= (int)sizeof(words))
         sg_check_fail(checker, "too many modifiers");
-    write_words(checker, ast, sg_arena_string(checker->scratch, (struct sg_slice){words, (uint32_t)size}));
+    sg_check_words(checker, ast, sg_arena_string(checker->scratch, (struct sg_slice){words, (uint32_t)size}));
     struct sg_ast_operand *operands =
         SG_NEW_ARRAY(checker->scratch, struct sg_ast_operand, ast->n_operands + 1);
     memcpy(operands, ast->operands, ast->n_operands * sizeof(*operands));
@@ -115,10 +129,10 @@ static struct sg_ast_operand without_sum(struct sg_checker *checker, const struc
     if (type == SG_PRED || sg_type_is_float(type) || bits < 16 || bits > 64)
         sg_check_fail(checker, "a number cannot be added to a register of type .%s", sg_types[type].name);
     struct sg_ast_operand operands[3] = {
-        new_register(checker, type), operand, {.kind = SG_AST_INTEGER, .value = operand.value}};
+        sg_check_unnamed_register(checker, type), operand, {.kind = SG_AST_INTEGER, .value = operand.value}};
     operands[1].value = 0;
     struct sg_ast_instruction sum = {.text = ast->text, .operands = operands, .n_operands = 3};
-    write_words(checker, &sum, bits == 64 ? "add.u64" : bits == 32 ? "add.u32" : "add.u16");
+    sg_check_words(checker, &sum, bits == 64 ? "add.u64" : bits == 32 ? "add.u32" : "add.u16");
     sg_check_instruction(checker, &sum);
     return operands[0];
 }
@@ -145,7 +159,7 @@ static void move_element(struct sg_checker *checker, const struct sg_ast_instruc
     struct sg_ast_operand operands[2] = {to, from};
     struct sg_ast_instruction move = *ast;
     move.operands = operands;
-    write_words(checker, &move, words);
+    sg_check_words(checker, &move, words);
     sg_check_instruction(checker, &move);
 }
 
@@ -161,7 +175,7 @@ static void move_vector(struct sg_checker *checker, struct sg_ast_instruction *a
     snprintf(words, sizeof(words), "mov.%s", sg_types[type].name);
     const char *text = sg_arena_string(checker->scratch, (struct sg_slice){words, (uint32_t)strlen(words)});
     for (uint32_t i = 0; i < count; i++) {
-        between[i] = new_register(checker, type);
+        between[i] = sg_check_unnamed_register(checker, type);
         move_element(checker, ast, text, between[i], element_of(checker, &ast->operands[1], i, count));
     }
     for (uint32_t i = 0; i + 1 < count; i++)
@@ -170,11 +184,13 @@ static void move_vector(struct sg_checker *checker, struct sg_ast_instruction *a
     operands[0] = element_of(checker, &ast->operands[0], count - 1, count);
     operands[1] = between[count - 1];
     ast->operands = operands;
-    write_words(checker, ast, text);
+    sg_check_words(checker, ast, text);
 }
 
 void sg_check_written(struct sg_checker *checker, const struct sg_ast_instruction *ast)
 {
+    if (sg_slice_is(ast->base, "wgmma") && sg_check_warpgroup(checker, ast))
+        return;
     bool old =
         (sg_slice_is(ast->base, "shfl") || sg_slice_is(ast->base, "vote")) && !has_modifier(ast, "sync");
     bool vector = sg_slice_is(ast->base, "mov") && ast->n_modifiers == 2 &&

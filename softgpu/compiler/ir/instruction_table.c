@@ -305,6 +305,7 @@ struct sg_form sg_form_table[] = {
 // clang-format on
 const uint32_t sg_form_count = sizeof(sg_form_table) / sizeof(sg_form_table[0]);
 
+/* wgmma: what check/warpgroup.c does not take apart. */
 static const char *const unsupported[] = {"wgmma", "tcgen05", "istypep", "multimem"};
 
 bool sg_base_is_unsupported(struct sg_slice base)

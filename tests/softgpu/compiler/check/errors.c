@@ -79,6 +79,15 @@ static const struct {
      "ptx:11: the operation does not fit a vector of type .f32: red.global.min.v2.f32 [%rd1], {%f1, %f1}\n"},
     {"red.shared.add.v2.f32 [%rd1], {%f1, %f1};", "ptx:11: atomic operations on vectors work on .global "
                                                   "memory: red.shared.add.v2.f32 [%rd1], {%f1, %f1}\n"},
+    {"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f1}, %rd1, %rd1, %p1, 1, 1, 0, 0;",
+     "ptx:11: a vector of 4 registers is wanted for a matrix of this instruction: "
+     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f1}, %rd1, %rd1, %p1, 1, 1, 0, 0\n"},
+    {"wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1, %f1, %f1, %f1}, %rd1, %rd1, %p1, 1, 0;",
+     "ptx:11: operand 6 is 1 or -1: "
+     "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1, %f1, %f1, %f1}, %rd1, %rd1, %p1, 1, 0\n"},
+    {"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r1, %r1, %r1}, %rd1, %rd1, %p1, 1, 1;",
+     "ptx:11: wrong number of operands: "
+     "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r1, %r1, %r1}, %rd1, %rd1, %p1, 1, 1\n"},
     {"call (%r1), nothing, (%r2);", "ptx:11: unknown name 'nothing': call (%r1), nothing, (%r2)\n"},
     {".reg .b32 %r<4>;", "ptx:11: '%r' is already declared here\n"},
     {"add.s32 %r1, %r2, 3", "ptx:12: expected ';', found 'ret'\n"},
@@ -97,8 +106,16 @@ static const struct {
     const char *insn, *log;
 } unknown[] = {
     {"vote.b32 %r1, %p1;", "ptx:11: modifier '.b32' does not fit instruction 'vote': vote.b32 %r1, %p1\n"},
-    {"wgmma.fence.sync.aligned;",
-     "ptx:11: instruction 'wgmma' is not supported by the software device: wgmma.fence.sync.aligned\n"},
+    {"tcgen05.wait::ld.sync.aligned;", "ptx:11: instruction 'tcgen05' is not supported by the software "
+                                       "device: tcgen05.wait::ld.sync.aligned\n"},
+    {"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1, %f1, %f1, %f1}, %rd1, %rd1, %r1, 0, %p1, 1, "
+     "1, 0, 0;",
+     "ptx:11: instruction 'wgmma' is not supported by the software device: "
+     "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1, %f1, %f1, %f1}, %rd1, %rd1, %r1, 0, %p1, 1, "
+     "1, 0, 0\n"},
+    {"wgmma.mma_async.sync.aligned.m64n264k16.f32.f16.f16 {%f1}, %rd1, %rd1, %p1, 1, 1, 0, 0;",
+     "ptx:11: instruction 'wgmma' is not supported by the software device: "
+     "wgmma.mma_async.sync.aligned.m64n264k16.f32.f16.f16 {%f1}, %rd1, %rd1, %p1, 1, 1, 0, 0\n"},
     {"mma.sync.aligned.m16n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1};",
      "ptx:11: the software device has no multiplication of this shape for .f16 and .f16: "
      "mma.sync.aligned.m16n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}\n"},
