@@ -3,6 +3,7 @@
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
+#include "client/managed/pinned.h"
 #include "client/nccl/nccl.h"
 #include "client/timeline/pace.h"
 #include "common/base/cleanup.h"
@@ -224,6 +225,18 @@ static ncclResult_t check(const struct parameters *call)
     return call->count ? check_stream(call) : ncclSuccess;
 }
 
+/* Whether the device can access the buffers; page-locked memory of the host is mapped for that, as for a kernel. */
+static ncclResult_t prepare_buffers(const struct rg_nccl_submitted *call)
+{
+    const uint64_t send = call->wire.send, receive = call->wire.receive;
+    if ((!send || rg_pinned_on_device(send, 0, 1, 1, false)) &&
+        (!receive || rg_pinned_on_device(receive, 0, 1, 1, true)))
+        return ncclSuccess;
+    return rg_nccl_fail(ncclInvalidArgument,
+                        "%s: a buffer is neither memory of a device nor managed or page-locked memory",
+                        names[call->wire.kind]);
+}
+
 /* What the group's call needs of an operator stays until the group has ended: itself, and its communicator. */
 static bool keep_operator(ncclComm_t comm, int op)
 {
@@ -264,7 +277,9 @@ static ncclResult_t submit(struct parameters call)
                  .op = call.op,
                  .peer = (uint64_t)call.peer,
                  .stream = (uint64_t)(uintptr_t)call.stream}};
-    result = rg_nccl_check_capture(names[call.kind], &one, group.calls, group.n_calls, group.captured);
+    result = prepare_buffers(&one);
+    if (result == ncclSuccess)
+        result = rg_nccl_check_capture(names[call.kind], &one, group.calls, group.n_calls, group.captured);
     if (result != ncclSuccess)
         return rg_nccl_group_failed(result);
     if (!group.depth)

@@ -606,10 +606,10 @@ static int foreign(void)
         NCCL(ncclGetUniqueId(&another));
         CHECK(cuCtxSetCurrent(contexts[0]));
         NCCL(ncclCommInitRank(&comm, 1, another, 0));
-        (void)nccl.ncclAllReduce(cases[i].send, cases[i].receive, cases[i].count, ncclInt8, ncclSum, comm,
-                                 streams[0]);
+        const ncclResult_t result = nccl.ncclAllReduce(cases[i].send, cases[i].receive, cases[i].count,
+                                                       ncclInt8, ncclSum, comm, streams[0]);
         TELL(nccl.ncclCommGetAsyncError(comm, &state));
-        printf("%s: %d\n", cases[i].what, (int)state);
+        printf("%s: %d\n", cases[i].what, (int)(result != ncclSuccess ? result : state));
         TELL(nccl.ncclCommDestroy(comm));
         CHECK(cuStreamSynchronize(streams[0]));
     }

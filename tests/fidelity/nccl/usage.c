@@ -196,6 +196,48 @@ static void groups(void)
         NCCL(ncclCommDestroy(comms[rank]));
 }
 
+/* Sums of memory of the host: page-locked, registered and managed, which the program reads and writes itself. */
+static void host_memory(void)
+{
+    enum { COUNT = 3000, BYTES = COUNT * sizeof(int), TURNS = 3 };
+    static int registered[1 << 14] __attribute__((aligned(4096)));
+    ncclComm_t comms[2];
+    CUdeviceptr managed;
+    int *locked;
+    NCCL(ncclCommInitAll(comms, 2, NULL));
+    CHECK(cuCtxSetCurrent(contexts[0]));
+    CHECK(cuMemHostAlloc((void **)&locked, BYTES, CU_MEMHOSTALLOC_PORTABLE));
+    CHECK(cuMemHostRegister_v2(registered, sizeof registered, CU_MEMHOSTREGISTER_PORTABLE));
+    CHECK(cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));
+    int *const from[] = {locked, registered}, *const to[] = {registered + (1 << 13), (int *)managed};
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < COUNT; i++) {
+            locked[i] = i * (turn + 1);
+            registered[i] = 7 - i;
+            to[0][i] = to[1][i] = -1;
+        }
+        NCCL(ncclGroupStart());
+        for (int rank = 0; rank < 2; rank++)
+            EXPECT(ncclSuccess, ncclAllReduce(from[rank], to[rank], COUNT - 1, ncclInt32, ncclSum,
+                                              comms[rank], streams[rank]));
+        EXPECT(ncclSuccess, ncclGroupEnd());
+        for (int rank = 0; rank < 2; rank++)
+            CHECK(cuStreamSynchronize(streams[rank]));
+        for (int rank = 0; rank < 2; rank++) {
+            int bad = 0;
+            for (int i = 0; i < COUNT; i++)
+                bad += to[rank][i] != (i < COUNT - 1 ? i * turn + 7 : -1);
+            printf("memory of the host, rank %d: %d wrong\n", rank, bad);
+            wrong += bad;
+        }
+    }
+    for (int rank = 0; rank < 2; rank++)
+        NCCL(ncclCommDestroy(comms[rank]));
+    CHECK(cuMemFree_v2(managed));
+    CHECK(cuMemHostUnregister(registered));
+    CHECK(cuMemFreeHost(locked));
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -211,6 +253,7 @@ int main(void)
     nothing();
     too_early();
     groups();
+    host_memory();
     printf("%d wrong\n", wrong);
     return wrong ? 1 : 0;
 }
