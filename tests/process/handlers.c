@@ -94,6 +94,7 @@ static void await_signals(int n)
 
 static int in_waits(int flags)
 {
+    int again = 20; /* turns that a busy machine may spoil: the signal comes before the call waits */
     prepare(call_all, flags);
     for (int i = 0; i < 4; i++) {
         unsigned char bytes[4096] = {0};
@@ -104,6 +105,10 @@ static int in_waits(int flags)
             TRY(cuMemcpyDtoH_v2(bytes, kept, sizeof bytes));
         TRY(cuCtxSynchronize());
         await_signals(i + 1);
+        if (results[1] == CUDA_ERROR_NOT_PERMITTED && again-- > 0) {
+            n_signals = i--;
+            continue;
+        }
         say("signals: %d; %d %d %d %d %d %d; bytes: %d %d\n", n_signals, results[0], results[1], results[2],
             results[3], results[4], results[5], bytes[0], bytes[4095]);
     }
