@@ -336,6 +336,7 @@ static void memory(void)
     TRY(cuMemcpyDtoD_v2(data + 2048, data, 2048));
     print_memory(data + 2048, 2048);
     TRY(cuMemcpyDtoDAsync_v2(data, data + 2048, 2049, stream));
+    TRY(cuCtxSynchronize()); /* what follows overlaps it */
     CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                           .srcDevice = data,
                           .srcPitch = 64,
@@ -346,8 +347,10 @@ static void memory(void)
                           .Height = 10};
     TRY(cuMemcpy2D_v2(&copy));
     TRY(cuMemcpy2DUnaligned_v2(&copy));
+    TRY(cuCtxSynchronize());
     TRY(cuMemcpy2DAsync_v2(&copy, stream));
     TRY(cuMemcpy2DAsync_v2(&copy, no_stream));
+    TRY(cuCtxSynchronize());
     TRY(cuMemcpy2D_v2(NULL));
     copy.srcPitch = 49;
     TRY(cuMemcpy2D_v2(&copy));
