@@ -67,13 +67,13 @@ static struct sg_exchange *make_blank(struct sg_clique *clique)
 
 /*
  * The operation whose memory this one takes over when the rank's stream has got to it; NULL: it has its own. The other one's steps are
- * all before it in the same stream.
+ * all before it in the same stream. What others give to a small one may come before that.
  */
 static struct sg_exchange *predecessor(const struct sg_exchange *exchange, size_t size)
 {
     const struct sg_clique *clique = exchange->clique;
     if (exchange->source >= 0 || clique->here != 1 || exchange->number < SG_NCCL_WINDOW ||
-        size < SG_NCCL_SHARED)
+        size < SG_NCCL_SHARED || sg_exchange_is_small(exchange))
         return NULL;
     struct sg_exchange *before = sg_exchange_find(clique, -1, 0, exchange->number - SG_NCCL_WINDOW);
     return before && before->stream == exchange->stream && before->enqueued && !before->has_successor &&
