@@ -6,6 +6,7 @@
  */
 #include "softgpu/compiler/jit/llvm_library.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <stdatomic.h>
@@ -26,7 +27,9 @@ struct library {
 };
 
 extern void *const __dso_handle __attribute__((visibility("hidden")));
-int __cxa_atexit(void (*destroy)(void *), void *object, void *library);
+
+/* __cxa_atexit itself. Where LLVM is part of this library, a call of it by its name comes to forget, too. */
+static int (*register_exit)(void (*destroy)(void *), void *object, void *library);
 
 static bool contains(struct range range, uintptr_t address)
 {
@@ -65,7 +68,7 @@ bool sg_llvm_code(uintptr_t *first, uintptr_t *end)
 /* In place of __cxa_atexit. This library's own exit handlers, where LLVM is part of it, have no object. */
 static int forget(void (*destroy)(void *), void *object, void *library)
 {
-    return library == &__dso_handle && !object ? __cxa_atexit(destroy, object, library) : 0;
+    return library == &__dso_handle && !object ? register_exit(destroy, object, library) : 0;
 }
 
 static void redirect(const struct library *library, _Atomic uintptr_t *slot)
@@ -111,7 +114,8 @@ static void redirect_all(const struct library *library, ElfW(Sxword) table_tag, 
 void sg_llvm_keep_objects(void)
 {
     struct library library = {0};
-    if (!dl_iterate_phdr(find, &library) || !library.dynamic)
+    *(void **)&register_exit = dlsym(RTLD_DEFAULT, "__cxa_atexit");
+    if (!register_exit || !dl_iterate_phdr(find, &library) || !library.dynamic)
         return;
     if (value_of(&library, DT_PLTREL) == DT_RELA)
         redirect_all(&library, DT_JMPREL, DT_PLTRELSZ);
