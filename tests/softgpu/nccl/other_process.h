@@ -27,7 +27,6 @@
 
 enum {
     RANKS = 2,
-    RANKS_MOST = 4,
     COUNT = 2048,
     SMALL = 4
 }; /* elements: of operations whose data goes by itself, and of others */
@@ -97,7 +96,8 @@ static const struct rg_nccl_network network = {.send = send_nowhere,
 static inline bool say(struct sg_peer *peer, struct sg_wire wire, const void *behind, size_t size,
                        size_t data)
 {
-    unsigned char message[sizeof wire + RANKS_MOST * sizeof(struct sg_wire_place)]; /* the longest of all */
+    unsigned char message[sizeof wire + SG_NCCL_SMALL]; /* the longest of all */
+    CHECK(size <= sizeof message - sizeof wire);
     if (wire.type != SG_WIRE_HELLO)
         wire.clique = key;
     memcpy(message, &wire, sizeof wire);
