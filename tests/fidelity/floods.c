@@ -219,6 +219,7 @@ static void record_between_launches(CUstream stream, CUdeviceptr memory, CUevent
         exit(2);
     unsigned sum = 0;
     CHECK(cuMemsetD32_v2(memory, 0, 1));
+    CHECK(cuCtxSynchronize()); /* which the stream is not behind by itself */
     for (int turn = 0; turn < 3; turn++) {
         for (int i = 0; i < ROOM / 4; i++) {
             CHECK(add(memory, 1, stream));
