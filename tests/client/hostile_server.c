@@ -50,6 +50,12 @@ static int allocate_managed(void)
     return (int)cuMemAllocManaged(&address, 4096, CU_MEM_ATTACH_GLOBAL);
 }
 
+static int allocate_managed_twice(void)
+{
+    CHECK(allocate_managed() == CUDA_SUCCESS);
+    return allocate_managed();
+}
+
 static int split_processors(void)
 {
     CUdevResource all = {.type = CU_DEV_RESOURCE_TYPE_SM}, groups[2], rest;
@@ -239,6 +245,16 @@ static void own_memory(struct rg_writer *w)
         script_reply(w, 0, 0, &address, sizeof address);
 }
 
+/* Where there is nothing, again and again. */
+static void same_memory(struct rg_writer *w)
+{
+    void *memory = mmap(NULL, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const uint64_t address = (uintptr_t)memory;
+    CHECK(memory != MAP_FAILED && munmap(memory, 4 << 20) == 0);
+    for (int i = 0; i < TRIES; i++)
+        script_reply(w, 0, 0, &address, sizeof address);
+}
+
 /* Where NULL pointers lead. */
 static void no_address(struct rg_writer *w)
 {
@@ -375,6 +391,8 @@ static const struct refusal {
      "device addresses collide with this program's own memory (8 tries); reservation fails"},
     {"managed_memory", allocate_managed, own_memory, CUDA_ERROR_OUT_OF_MEMORY,
      "the server's address for managed memory is in use in this program"},
+    {"managed_memory_twice", allocate_managed_twice, same_memory, CUDA_ERROR_OUT_OF_MEMORY,
+     "the server's address for managed memory is that of managed memory which is in use"},
     {"managed_memory_nowhere", allocate_managed, no_address, CUDA_ERROR_OUT_OF_MEMORY,
      "the server's address for managed memory is in use in this program"},
     {"more_groups", split_processors, more_groups, CUDA_ERROR_UNKNOWN,
