@@ -18,7 +18,8 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned threads;
-    pid_t process; /* whose threads they are: a fork's child has none of them */
+    _Atomic pid_t
+        process; /* whose threads they are: a fork's child has none of them, and maybe its lock is held for ever */
     bool registered, ending;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -27,9 +28,11 @@ static __thread unsigned own;
 static void at_exit(void)
 {
     const struct timespec until = rg_timespec(rg_now_ns() + PATIENCE_S * 1000000000ull);
+    if (gate.process != getpid())
+        return;
     pthread_mutex_lock(&gate.lock);
-    gate.ending = gate.process == getpid();
-    while (gate.ending && gate.threads > own &&
+    gate.ending = true;
+    while (gate.threads > own &&
            pthread_cond_clockwait(&gate.changed, &gate.lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT)
         ;
     pthread_mutex_unlock(&gate.lock);
