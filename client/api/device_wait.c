@@ -16,7 +16,8 @@ static void begin(struct rg_device_wait *wait, int i, uint64_t context)
         return;
     if (rg_timeline_given(context, &wait->of[i].position))
         wait->of[i].context = context;
-    if (!wait->of[i].context || rg_transfers_may_write_host() || rg_unified_any())
+    if (!wait->of[i].context || rg_transfers_may_write_host() ||
+        (rg_unified_any() && !rg_timeline_accesses_done(context)))
         /* its errors are later calls', too */
         (void)rg_timeline_wait_context(context == rg_context_current_handle() ? NULL : (CUcontext)context);
 }

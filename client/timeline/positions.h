@@ -21,6 +21,7 @@ struct rg_timeline {
     _Atomic uint64_t work;         /* that may have given the device something to do */
     _Atomic uint64_t work_unnamed; /* … and named no stream */
     _Atomic uint64_t work_joined; /* … in a stream that the legacy default stream waits for, or named none */
+    _Atomic uint64_t accesses;    /* by which the device may access memory */
     _Atomic uint64_t lasting;     /* that the device may be at for as long as the program likes */
     _Atomic uint64_t lasting_legacy, lasting_not_legacy; /* … in the legacy default stream; not there */
     _Atomic uint64_t lasting_unnamed;                    /* … in no stream that has a handle */

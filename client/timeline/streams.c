@@ -403,6 +403,13 @@ bool rg_timeline_synchronous(CUstream stream)
     return true;
 }
 
+bool rg_timeline_accesses_done(uint64_t handle)
+{
+    const struct rg_context *context = rg_timeline_trusted(handle);
+    return context &&
+           rg_timeline_reached(&context->timeline.completed, last(&context->session->timeline.accesses));
+}
+
 bool rg_timeline_given(uint64_t handle, uint64_t *position)
 {
     const struct rg_context *context = rg_timeline_trusted(handle);

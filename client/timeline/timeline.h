@@ -38,6 +38,8 @@ static inline uint64_t rg_timeline_submit(struct rg_timeline *timeline, unsigned
             atomic_store_explicit(&timeline->work_joined, position, memory_order_relaxed);
         }
     }
+    if (traits & RG_TRAIT_ACCESSES)
+        atomic_store_explicit(&timeline->accesses, position, memory_order_relaxed);
     if (traits & RG_TRAIT_LASTS)
         atomic_store_explicit(&timeline->lasting, position, memory_order_relaxed);
     if ((traits & (RG_TRAIT_LASTS | RG_TRAIT_STREAM)) == RG_TRAIT_LASTS) {
@@ -108,6 +110,8 @@ bool rg_timeline_synchronous(CUstream stream);
  */
 bool rg_timeline_given(uint64_t context, uint64_t *position);
 void rg_timeline_waited_for(uint64_t context, uint64_t position);
+/** Whether all by which the device may have accessed memory is known to be done in the context. */
+bool rg_timeline_accesses_done(uint64_t context);
 /** A host function has shown the program how far the device is: what is not done is asked for again. */
 void rg_timeline_new_epoch(void);
 /** RG_NOTICE_DONE. */

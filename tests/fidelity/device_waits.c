@@ -51,7 +51,7 @@ static union {
     CUarray array;
     CUmipmappedArray mipmap;
     CUmodule module;
-    CUlibrary library;
+    CUlibrary loaded;
 } victim;
 
 static const CUDA_ARRAY3D_DESCRIPTOR texels = {
@@ -117,12 +117,12 @@ static void unload_module(void)
 static void load_library(void)
 {
     CUmodule module;
-    CHECK(cuLibraryLoadData(&victim.library, image, NULL, NULL, 0, NULL, NULL, 0));
-    CHECK(cuLibraryGetModule(&module, victim.library));
+    CHECK(cuLibraryLoadData(&victim.loaded, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryGetModule(&module, victim.loaded));
 }
 static void unload_library(void)
 {
-    CHECK(cuLibraryUnload(victim.library));
+    CHECK(cuLibraryUnload(victim.loaded));
 }
 static void nothing(void)
 {

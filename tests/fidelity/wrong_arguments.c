@@ -254,8 +254,8 @@ static void make(void)
     CHECK(cuMemHostRegister_v2(of.registered, SIZE, 0));
     CHECK(cuModuleLoadData(&of.module, image));
     CHECK(cuModuleGetFunction(&of.function, of.module, "put"));
-    CHECK(cuLibraryLoadData(&of.library, image, NULL, NULL, 0, NULL, NULL, 0));
-    CHECK(cuLibraryGetKernel(&of.kernel, of.library, "put"));
+    CHECK(cuLibraryLoadData(&of.loaded, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryGetKernel(&of.kernel, of.loaded, "put"));
     CHECK(cuDeviceGetDefaultMemPool(&of.pool, 0));
     make_arrays();
     make_of_b();

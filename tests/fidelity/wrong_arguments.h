@@ -19,7 +19,7 @@ extern struct objects {
     void *locked, *registered, *pageable;
     CUmodule module, module_of_b;
     CUfunction function, function_of_b;
-    CUlibrary library;
+    CUlibrary loaded;
     CUkernel kernel;
     CUarray array, level, ended_array;
     CUmipmappedArray mipmap;

@@ -295,10 +295,10 @@ void wrong_module_call(void)
         TELL(cuModuleGetFunctionCount, or_null(&count), a_module());
         break;
     case 4:
-        TELL(cuLibraryGetKernel, or_null(&kernel), wrongly(4) ? NULL : of.library, a_name());
+        TELL(cuLibraryGetKernel, or_null(&kernel), wrongly(4) ? NULL : of.loaded, a_name());
         break;
     case 5:
-        TELL(cuLibraryGetGlobal, or_null(&address), or_null(&size), wrongly(4) ? NULL : of.library, a_name());
+        TELL(cuLibraryGetGlobal, or_null(&address), or_null(&size), wrongly(4) ? NULL : of.loaded, a_name());
         break;
     case 6:
         TELL(cuModuleUnload, NULL);

@@ -27,7 +27,6 @@ TABLE = {
     "cuMemcpyDtoHAsync_v2": 1,           # to pageable memory: waits for the data
     "cuMemHostGetDevicePointer_v2": 1,   # memory that was allocated since is mapped on the server
     "cuMemHostUnregister": 1,            # waits for the device, as kernels may have written to memory that they share with the host
-    "cuMemFree_v2": 1,                   # the same, of managed memory: what was mapped has ended since then
     "cuEventSynchronize": 1,             # waits for the device; the time between events comes with it
     "cuStreamSynchronize": 1,            # waits for the first of several streams; what has come of the others comes with it
     "cuStreamQuery": 1,                  # whether it is done; then the server says when it is

@@ -83,6 +83,8 @@ struct matrix {
     operand half;                               /* of K-major: from one half of k to the other */
     operand row_log, row_size, swizzle; /* the pattern's row; the bits of an address that are changed */
     operand pattern;
+    operand blocks_log,
+        blocks_last; /* of MN-major: blocks of a row of the pattern, and the number of the last */
     bool transposed; /* MN-major */
 };
 
@@ -160,6 +162,10 @@ static struct matrix take_apart(struct writer *w, operand descriptor, bool trans
     };
     matrix.row_size = with_two(w, "shl.b32", number(1), matrix.row_log);
     matrix.swizzle = with_two(w, "sub.u32", matrix.row_size, number(16));
+    if (transposed) {
+        matrix.blocks_log = with_two(w, "sub.u32", matrix.row_log, number(4));
+        matrix.blocks_last = with_two(w, "shr.u32", matrix.swizzle, number(4));
+    }
     return matrix;
 }
 
@@ -194,11 +200,9 @@ static operand load_word(struct writer *w, const struct matrix *matrix, operand 
         const operand at = with_three(w, "mad.lo.u32", block, matrix->second_stride, matrix->begin);
         return load(w, "ld.shared.b32", matrix, half ? with_two(w, "add.u32", at, matrix->half) : at);
     }
-    const operand blocks_log = with_two(w, "sub.u32", matrix->row_log, number(4));
-    const operand blocks = with_two(w, "shr.u32", matrix->swizzle, number(4));
-    const operand across = with_two(w, "shr.u32", block, blocks_log);
+    const operand across = with_two(w, "shr.u32", block, matrix->blocks_log);
     operand at = with_three(w, "mad.lo.u32", across, matrix->first_stride, matrix->begin);
-    at = with_three(w, "mad.lo.u32", with_two(w, "and.b32", block, blocks), number(16), at);
+    at = with_three(w, "mad.lo.u32", with_two(w, "and.b32", block, matrix->blocks_last), number(16), at);
     if (half)
         at = with_two(w, "add.u32", at, matrix->second_stride);
     const operand low = load(w, "ld.shared.u16", matrix, at);

@@ -20,19 +20,6 @@ static float *sums_of(int number)
     return number ? later[number - 1] : got;
 }
 
-static struct sg_peer *begin_many(void)
-{
-    struct sg_wire_place places[MANY] = {{.process = sg_process()}};
-    for (int rank = 1; rank < MANY; rank++)
-        places[rank].process = OTHER;
-    struct sg_peer *peer = meet();
-    join(MANY);
-    CHECK(say_places(peer, places, MANY));
-    CHECK(say_it(peer, SG_WIRE_READY));
-    CHECK(sg_clique_state(comm) == ncclSuccess);
-    return peer;
-}
-
 /* All other ranks come to an operation, and give a number that is that operation's alone. */
 static void others_come(struct sg_peer *peer, int number)
 {
@@ -48,7 +35,7 @@ static void others_come(struct sg_peer *peer, int number)
 static void nobody_writes_into_what_is_still_to_be_read(bool in_place)
 {
     streams_set_in_place(in_place);
-    struct sg_peer *peer = begin_many();
+    struct sg_peer *peer = begin_of(MANY);
     for (int i = 0; i < EACH; i++)
         given[i] = (float)i;
     memset(got, 0, sizeof got);

@@ -150,16 +150,23 @@ static inline bool say_places(struct sg_peer *peer, const struct sg_wire_place *
                (size_t)ranks * sizeof *places, 0);
 }
 
-/* A communicator of two ranks, whose id the other process has made. */
-static inline struct sg_peer *begin(void)
+/* A communicator whose id the other process has made, which has all ranks but this one. */
+static inline struct sg_peer *begin_of(int ranks)
 {
-    const struct sg_wire_place places[RANKS] = {{.process = sg_process()}, {.process = OTHER}};
+    struct sg_wire_place places[SG_NCCL_RANKS_MAX] = {{.process = sg_process()}};
     struct sg_peer *peer = meet();
-    join(RANKS);
-    CHECK(say_places(peer, places, RANKS));
+    for (int rank = 1; rank < ranks; rank++)
+        places[rank].process = OTHER;
+    join(ranks);
+    CHECK(say_places(peer, places, ranks));
     CHECK(say_it(peer, SG_WIRE_READY));
     CHECK(sg_clique_state(comm) == ncclSuccess);
     return peer;
+}
+
+static inline struct sg_peer *begin(void)
+{
+    return begin_of(RANKS);
 }
 
 static inline void end(struct sg_peer *one, struct sg_peer *other)

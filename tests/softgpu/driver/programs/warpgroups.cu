@@ -8,6 +8,10 @@
 enum { M = 64, WARPGROUP = 128, ROOM = 1 << 15, AT = 1024 };
 enum layout { PLAIN, ROWS_OF_128, ROWS_OF_64, ROWS_OF_32 }; // as descriptors number them
 
+struct eight_bits { // of .b1
+    unsigned char bits;
+};
+
 // Elements are small numbers, which every type has exactly.
 __host__ __device__ int a_at(int row, int k)
 {
@@ -41,6 +45,10 @@ __device__ void store(__nv_fp8_e5m2 *to, int value)
 __device__ void store(signed char *to, int value)
 {
     *to = (signed char)value;
+}
+__device__ void store(eight_bits *to, int value)
+{
+    to->bits = (unsigned char)value;
 }
 __device__ void store(unsigned char *to, int value)
 {
@@ -99,36 +107,37 @@ struct place {
     "{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned."
 #define END "; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }"
 
-#define FLOATS(name, types, tail)                                                                            \
-    struct name {                                                                                            \
-        static constexpr int N = 72, COUNT = 36;                                                             \
-        using sum = float;                                                                                   \
-        static __device__ void multiply(float *d, unsigned long long a, unsigned long long b, int keep)      \
-        {                                                                                                    \
-            asm volatile(BEGIN("%38") types SUMS_36 ", %36, %37, p" tail END:FLOATS_36                       \
-                         : "l"(a), "l"(b), "r"(keep)                                                         \
-                         : "memory");                                                                        \
-        }                                                                                                    \
-    };
+// The operands behind 36 and behind 12 sums.
+#define BEHIND_36(n) BEHIND_36_##n
+#define BEHIND_36_0  "%36"
+#define BEHIND_36_1  "%37"
+#define BEHIND_36_2  "%38"
+#define BEHIND_12(n) BEHIND_12_##n
+#define BEHIND_12_0  "%12"
+#define BEHIND_12_1  "%13"
+#define BEHIND_12_2  "%14"
 #define FLOATS_36                                                                                            \
     "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),          \
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),             \
         "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),           \
         "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),           \
         "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
-#define INTEGERS(name, types, tail)                                                                          \
+#define KIND(name, type, count, sums, outputs, behind, types, tail)                                          \
     struct name {                                                                                            \
-        static constexpr int N = 24, COUNT = 12;                                                             \
-        using sum = int;                                                                                     \
-        static __device__ void multiply(int *d, unsigned long long a, unsigned long long b, int keep)        \
+        static constexpr int N = 2 * (count), COUNT = count;                                                 \
+        using sum = type;                                                                                    \
+        static __device__ void multiply(type *d, unsigned long long a, unsigned long long b, int keep)       \
         {                                                                                                    \
-            asm volatile(BEGIN("%14") types SUMS_12 ", %12, %13, p" tail END                                 \
-                         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),           \
-                           "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11])          \
+            asm volatile(BEGIN(behind(2)) types sums ", " behind(0) ", " behind(1) ", p" tail END:outputs    \
                          : "l"(a), "l"(b), "r"(keep)                                                         \
                          : "memory");                                                                        \
         }                                                                                                    \
     };
+#define INTEGERS_12                                                                                          \
+    "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]), "+r"(d[7]),          \
+        "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11])
+#define FLOATS(name, types, tail)   KIND(name, float, 36, SUMS_36, FLOATS_36, BEHIND_36, types, tail)
+#define INTEGERS(name, types, tail) KIND(name, int, 12, SUMS_12, INTEGERS_12, BEHIND_12, types, tail)
 
 FLOATS(halves, "m64n72k16.f32.f16.f16 ", ", 1, 1, 0, 0")
 FLOATS(halves_a_across, "m64n72k16.f32.f16.f16 ", ", 1, 1, 1, 0")
@@ -138,6 +147,7 @@ FLOATS(words, "m64n72k8.f32.tf32.tf32 ", ", 1, -1")
 FLOATS(eights, "m64n72k32.f32.e4m3.e5m2 ", ", -1, 1")
 INTEGERS(bytes, "m64n24k32.s32.s8.u8 ", "")
 INTEGERS(unsigned_bytes, "m64n24k32.s32.u8.s8.satfinite ", "")
+INTEGERS(bits, "m64n24k256.s32.b1.b1.and.popc ", "")
 
 // Sums of .f16, two in a register, and a in registers.
 struct halves_in_registers {
@@ -214,7 +224,7 @@ __global__ void multiply_registers(float *out, place b_place, int keep)
 }
 
 template <class Sum>
-void check(const Sum *device, int n, int k, int sign, int keep, int add_a, int add_b, const char *what)
+void check(const Sum *device, int n, int k, int sign, int keep, int (*product)(int, int), const char *what)
 {
     static Sum sums[M * 256];
     OK(cudaDeviceSynchronize());
@@ -223,7 +233,7 @@ void check(const Sum *device, int n, int k, int sign, int keep, int add_a, int a
         for (int column = 0; column < n; column++) {
             int sum = 0;
             for (int i = 0; i < k; i++)
-                sum += (a_at(row, i) + add_a) * (b_at(column, i) + add_b);
+                sum += product(a_at(row, i), b_at(column, i));
             const double wanted = sign * sum + (keep ? 10 : 0);
             if ((double)sums[row * n + column] != wanted) {
                 fprintf(stderr, "%s, k %d, keep %d: row %d, column %d: %g, not %g\n", what, k, keep, row,
@@ -233,10 +243,28 @@ void check(const Sum *device, int n, int k, int sign, int keep, int add_a, int a
         }
 }
 
+// What an element of a and one of b add to a sum, by the numbers that they were made of.
+static int plain(int a, int b)
+{
+    return a * b;
+}
+static int unsigned_b(int a, int b)
+{
+    return a * (b + 3);
+}
+static int unsigned_a(int a, int b)
+{
+    return (a + 3) * b;
+}
+static int common_bits(int a, int b)
+{
+    return __builtin_popcount(a & b & 255);
+}
+
 static void *out;
 
 template <class Kind, class A, class B>
-void run(const char *what, bool a_across, bool b_across, int k, int sign, int add_a = 0, int add_b = 0)
+void run(const char *what, bool a_across, bool b_across, int k, int sign, int (*product)(int, int) = plain)
 {
     static const layout layouts[] = {PLAIN, ROWS_OF_128, ROWS_OF_64, ROWS_OF_32};
     OK(cudaFuncSetAttribute(multiply<Kind, A, B>, cudaFuncAttributeMaxDynamicSharedMemorySize, 2 * ROOM));
@@ -245,7 +273,7 @@ void run(const char *what, bool a_across, bool b_across, int k, int sign, int ad
             for (int keep = 0; keep < 2; keep++) {
                 multiply<Kind, A, B><<<1, WARPGROUP, 2 * ROOM>>>(
                     (typename Kind::sum *)out, place(a, a_across, M), place(b, b_across, Kind::N), k, keep);
-                check((typename Kind::sum *)out, Kind::N, k, sign, keep, add_a, add_b, what);
+                check((typename Kind::sum *)out, Kind::N, k, sign, keep, product, what);
             }
 }
 
@@ -253,10 +281,7 @@ int main()
 {
     int major;
     OK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    if (major != 9) {
-        printf("wgmma is there at compute capability 9.0\n");
-        return 0;
-    }
+    REQUIRE(major == 9); // the only one that has it
     OK(cudaMalloc(&out, M * 256 * sizeof(float)));
     run<halves, half, half>("f16", false, false, 16, 1);
     run<halves_a_across, half, half>("f16, a MN-major", true, false, 16, 1);
@@ -264,12 +289,13 @@ int main()
     run<brains, __nv_bfloat16, __nv_bfloat16>("bf16, both MN-major", true, true, 16, 1);
     run<words, float, float>("tf32", false, false, 8, -1);
     run<eights, __nv_fp8_e4m3, __nv_fp8_e5m2>("e4m3, e5m2", false, false, 32, -1);
-    run<bytes, signed char, unsigned char>("s8, u8", false, false, 32, 1, 0, 3);
-    run<unsigned_bytes, unsigned char, signed char>("u8, s8", false, false, 32, 1, 3, 0);
+    run<bytes, signed char, unsigned char>("s8, u8", false, false, 32, 1, unsigned_b);
+    run<unsigned_bytes, unsigned char, signed char>("u8, s8", false, false, 32, 1, unsigned_a);
+    run<bits, eight_bits, eight_bits>("b1", false, false, 32, 1, common_bits);
     OK(cudaFuncSetAttribute(multiply_registers, cudaFuncAttributeMaxDynamicSharedMemorySize, 2 * ROOM));
     for (int keep = 0; keep < 2; keep++) {
         multiply_registers<<<1, WARPGROUP, 2 * ROOM>>>((float *)out, place(ROWS_OF_128, false, 72), keep);
-        check((float *)out, 72, 16, -1, keep, 0, 0, "f16, a in registers");
+        check((float *)out, 72, 16, -1, keep, plain, "f16, a in registers");
     }
     printf("products of warpgroups as they should be\n");
     return 0;
