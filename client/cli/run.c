@@ -238,6 +238,12 @@ int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv)
     }
     if (!rg_cli_check_share(settings))
         return RG_EXIT_FAILURE;
+    if (settings->local && rg_pool_is_asked_for_here(settings)) {
+        rg_error("--filter, --tolerate, --wait-for, --spread and --lease are for pools, and the server that "
+                 "--local starts "
+                 "is in none; leave them out, or name a server of the pool with -s");
+        return RG_EXIT_FAILURE;
+    }
     if (!rg_cli_can_preload(argv[0]))
         return RG_EXIT_NOT_EXECUTABLE;
     rg_cli_warn_of_rights(argv[0]);

@@ -5,6 +5,7 @@
  */
 #include "transport/connect/connect.h"
 
+#include "common/base/limits.h"
 #include "transport/connect/registry.h"
 
 #include <stdio.h>
@@ -60,6 +61,10 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
     struct rg_transport_options options;
     struct rg_filter_chain chain;
     RG_TRY(rg_address_parse(address, &parsed, why, why_size));
+    if (*parsed.host && parsed.port == 0)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "nothing listens at port 0; leave it out for port %d, or give the server's",
+                         RG_DEFAULT_PORT);
     RG_TRY(prepare(given, secure_getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size));
     const struct rg_transport_ops *ops =
         rg_transport_find(part_of(&parsed, options.tls != NULL), why, why_size);

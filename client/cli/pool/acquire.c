@@ -34,6 +34,18 @@ bool rg_pool_is_asked_for(const struct rg_cli_settings *settings)
            settings->lease;
 }
 
+bool rg_pool_is_asked_for_here(const struct rg_cli_settings *settings)
+{
+    static const size_t options[] = {
+        offsetof(struct rg_cli_settings, filters), offsetof(struct rg_cli_settings, tolerations),
+        offsetof(struct rg_cli_settings, wait_for), offsetof(struct rg_cli_settings, spread),
+        offsetof(struct rg_cli_settings, lease)};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (rg_options_source(&settings->options, options[i]) == 1)
+            return true;
+    return false;
+}
+
 /* --- the wish ----------------------------------------------------------------------------------------------------- */
 
 /* How long it is content to wait; false: it was said what is wrong. */

@@ -9,6 +9,8 @@
 
 /** Whether options were given that mean something in a pool alone. */
 bool rg_pool_is_asked_for(const struct rg_cli_settings *settings);
+/** Whether the command line itself has one of them: environment and files may be meant for other commands. */
+bool rg_pool_is_asked_for_here(const struct rg_cli_settings *settings);
 /** Asks `member` for GPUs as the settings want them, and waits as they say. False: it was said why there are none. */
 RG_MUST_CHECK bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *member, bool kept,
                                        struct rg_pool_lease_of *out);

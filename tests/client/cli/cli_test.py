@@ -454,6 +454,12 @@ class Local(Case):
         text = self.own_failure("run", "--local", "--driver", "/nonexistent/libcuda.so.1", "true")
         self.assertIn("/nonexistent/libcuda.so.1", text)
 
+    def test_what_is_for_pools(self):
+        for option in ("--wait-for=1h", "--filter=memory>=1G", "--spread", "--lease=1"):
+            self.assertIn("are for pools", self.own_failure("run", "--local", "--driver=soft", option, "true"))
+        result = call("run", "--local", "--driver=soft", "true", REMOTE_GPU_LEASE="lab/1@127.0.0.1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def start(self, script):
         process = subprocess.Popen([COMMAND, "run", "--local", "--driver=soft", "--", "sh", "-c", script],
                                    env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
