@@ -252,7 +252,7 @@ bool rg_modules_give_back(void)
     rg_module_loads_wait();
     while (rg_loaded_images_withdraw(&image)) {
         if (rg_context_scope_enter(image.context) != CUDA_SUCCESS)
-            return any;
+            continue; /* it has ended with its context */
         any |= (image.kind == RG_KIND_LIBRARY ? cuLibraryUnload((CUlibrary)image.handle)
                                               : cuModuleUnload((CUmodule)image.handle)) == CUDA_SUCCESS;
         rg_context_scope_leave();
