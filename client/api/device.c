@@ -12,7 +12,7 @@
 #include "client/core/probe.h"
 #include "client/core/session.h"
 #include "client/query/servers.h"
-#include "common/cuda/capability.h"
+#include "common/cuda/program/capability.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

@@ -17,7 +17,7 @@
 #include "client/query/share.h"
 #include "common/base/log.h"
 #include "common/base/poll.h"
-#include "common/cuda/capability.h"
+#include "common/cuda/program/capability.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 #include "transport/upgrade/upgrade.h"

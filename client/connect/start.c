@@ -22,7 +22,7 @@
 #include "client/query/servers.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
-#include "common/cuda/capability.h"
+#include "common/cuda/program/capability.h"
 #include "common/sync/scoped_lock.h"
 #include "transport/upgrade/upgrade.h"
 

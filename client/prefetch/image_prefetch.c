@@ -18,9 +18,9 @@
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/prefetch/loaded_images.h"
-#include "client/prefetch/own_images.h"
 #include "client/prefetch/startup_profile.h"
 #include "common/base/limits.h"
+#include "common/cuda/program/own_images.h"
 #include "generated/client/operations.h"
 #include "proto/function_info.h"
 

@@ -2,7 +2,7 @@
  * image_prefetch.h - on a first start, when nothing is known of a program (image_cache.h, startup_profile.h):
  * its questions are asked before it does, many at a time.
  *
- *   - With its first context, the images in its own files (own_images.h), as long as they are few and small,
+ *   - With its first context, the images in its own files (common/cuda/program/own_images.h), as long as they are few and small,
  *     are loaded on
  *     the server, and all that is in them comes back in one answer for each. When the program loads one, as a
  *     library or as

@@ -423,7 +423,7 @@ def emit(specification, out):
 def emit_profile(specification, out):
     """What the application calls instead when the client profiles (client/profile/profile.h)."""
     names = {operation.name: operation for operation in specification.operations}
-    lines = [HEAD, '#include "client/profile/profile.h"', '#include "common/cuda/capability.h"', '#include "generated/client/bringing.h"', '#include "generated/proto/prototypes.h"', ""]
+    lines = [HEAD, '#include "client/profile/profile.h"', '#include "common/cuda/program/capability.h"', '#include "generated/client/bringing.h"', '#include "generated/proto/prototypes.h"', ""]
     for symbol in specification.symbols.values():
         asker = ["    rg_capability_asker = __builtin_return_address(0);"] if "asker" in names[symbol.base].flags else []
         lines += [f"static {symbol.result} profiled_{symbol.name}({symbol.declaration})", "{", *asker,

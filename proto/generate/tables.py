@@ -101,7 +101,7 @@ def gates(specification, out):
     lines += [f"#pragma redefine_extname {name} sg_{name}" for name in specification.symbols]
     write(f"{out}/softgpu/inside.h", "\n".join(lines + ["", "#endif", ""]))
     lines = [HEAD, "/* What applications call: held up while the process is locked (cuCheckpointProcessLock). */",
-             '#include "common/cuda/api.h"', '#include "common/cuda/capability.h"', '#include "generated/proto/prototypes.h"',
+             '#include "common/cuda/api.h"', '#include "common/cuda/program/capability.h"', '#include "generated/proto/prototypes.h"',
              '#include "softgpu/driver/core/gate.h"', ""]
     for symbol in specification.symbols.values():
         lines += [f"{symbol.result} sg_{symbol.name}({symbol.declaration});",

@@ -3,6 +3,7 @@
  * variables and the layouts of kernels' parameters of ELF files and PTX, the PTX that an ELF file may carry.
  */
 #include "common/cuda/image.h"
+#include "common/cuda/fatbin/extract.h"
 #include "common/cuda/fatbin/fatbin.h"
 #include "common/cuda/fatbin/parameters.h"
 #include "common/cuda/fatbin/variables.h"

@@ -57,12 +57,6 @@ enum rg_fatbin_status rg_fatbin_open(struct rg_fatbin *fatbin, const void *data,
 enum rg_fatbin_status rg_fatbin_next(struct rg_fatbin *fatbin, struct rg_fatbin_entry *entry);
 
 /**
- * The entry's contents, decompressed if need be, followed by a NUL: *out is the caller's to free. *out_size
- * does not count the NUL, nor, for PTX, the padding.
- */
-enum rg_fatbin_status rg_fatbin_extract(const struct rg_fatbin_entry *entry, char **out, size_t *out_size);
-
-/**
  * Whether an entry is PTX that a device of `capability` (120 for 12.0) can take: of its architecture or a
  * lower one; family-specific PTX (compute_120f) only of its own major version, architecture-specific PTX
  * only of exactly its own.

@@ -10,6 +10,7 @@
 #include "common/cuda/fatbin/parameters.h"
 
 #include "common/cuda/fatbin/elf_sections.h"
+#include "common/cuda/fatbin/extract.h"
 #include "common/cuda/fatbin/fatbin.h"
 #include "common/cuda/fatbin/ptx_words.h"
 #include "common/cuda/image.h"

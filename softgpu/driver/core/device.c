@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "common/base/parse.h"
-#include "common/cuda/capability.h"
 #include "common/cuda/mps.h"
+#include "common/cuda/program/capability.h"
 #include "common/cuda/visible_devices.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/core/device.h"
@@ -77,7 +77,7 @@ static int devices_by_environment(void)
  * Libraries choose by it what of their code they load, and cuBLASLt does that by itself: where it has machine
  * code that fits, it takes that, and PTX only for devices that are newer than it is. So this device says that
  * it is newer than all of them, but for programs that compile for exactly what they find
- * (common/cuda/capability.h).
+ * (common/cuda/program/capability.h).
  */
 static uint32_t capability(void)
 {

@@ -4,7 +4,7 @@
  */
 #include <unistd.h>
 
-#include "common/cuda/capability.h"
+#include "common/cuda/program/capability.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/cuda/fatbin/extract.h"
 #include "common/cuda/fatbin/fatbin.h"
 #include "common/cuda/fatbin/parameters.h"
 #include "common/cuda/fatbin/variables.h"

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/base/limits.h"
+#include "common/cuda/fatbin/extract.h"
 #include "common/cuda/fatbin/fatbin.h"
 #include "common/cuda/fatbin/ptx_words.h"
 #include "common/cuda/image.h"

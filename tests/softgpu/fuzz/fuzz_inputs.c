@@ -10,6 +10,7 @@
  */
 #include "random_ptx.h"
 
+#include "common/cuda/fatbin/extract.h"
 #include "common/cuda/fatbin/fatbin.h"
 #include "common/cuda/fatbin/variables.h"
 #include "softgpu/compiler/compiler.h"

@@ -1,5 +1,6 @@
 /* fatbin.c - fat binaries made by hand and by nvcc: entries, decompression, choice of PTX, damage. */
 #include "common/cuda/fatbin/fatbin.h"
+#include "common/cuda/fatbin/extract.h"
 
 #include "common/cuda/image.h"
 

@@ -1,5 +1,5 @@
 /* The fat binaries of this test's own file: which are found, and that a file with too many is left alone. */
-#include "client/prefetch/own_images.h"
+#include "common/cuda/program/own_images.h"
 
 #include "common/cuda/image.h"
 
@@ -18,11 +18,7 @@ static const struct container first = {RG_CUDA_CONTAINER_MAGIC, 1, 16, 64, ""},
 static const void *const linked[] = {&second, NULL};
 
 /* As compilers put them there; those behind the first two and the last cannot be taken. */
-static struct wrapper {
-    uint32_t magic, version;
-    const void *container;
-    const void *const *prelinked;
-} wrappers[] __attribute__((section(".nvFatBinSegment"), used)) = {
+static struct rg_cuda_wrapper wrappers[] __attribute__((section(".nvFatBinSegment"), used)) = {
     {RG_CUDA_WRAPPER_MAGIC, 1, &first, NULL},
     {RG_CUDA_WRAPPER_MAGIC, 2, &second, NULL},
     {RG_CUDA_WRAPPER_MAGIC, 1, &cut, NULL},
@@ -50,14 +46,14 @@ static void take(void *user, const void *wrapper)
 static unsigned count(unsigned images, uint64_t image_bytes, uint64_t bytes)
 {
     struct taken taken = {0};
-    rg_own_images(&(struct rg_own_images_limits){images, image_bytes, bytes}, take, &taken);
+    rg_own_images(&(struct rg_own_images_limits){images, image_bytes, bytes, .program = false}, take, &taken);
     return taken.n;
 }
 
 Test(own_images, found)
 {
     struct taken taken = {0};
-    rg_own_images(&(struct rg_own_images_limits){100, 1000, 1000}, take, &taken);
+    rg_own_images(&(struct rg_own_images_limits){100, 1000, 1000, .program = true}, take, &taken);
     cr_assert_eq(taken.n, 3, "%u", taken.n);
     cr_expect(taken.at[0] == &wrappers[0] && taken.at[1] == &wrappers[1] && taken.at[2] == &wrappers[9]);
 }

@@ -3,7 +3,7 @@
  * them; what the file says is believed only as far as it lies in the parts that the loader has mapped. Each
  * file is held (dlopen) while its images are taken.
  */
-#include "client/prefetch/own_images.h"
+#include "common/cuda/program/own_images.h"
 
 #include "common/base/cleanup.h"
 #include "common/cuda/image.h"
@@ -21,13 +21,6 @@
 #define SECTIONS_MAX 4096u
 #define NAMES_MAX    (1u << 20) /* bytes of the table of sections' names */
 #define PARTS_MAX    16u
-
-/* As programs hold it (common/cuda/image.h). */
-struct wrapper {
-    uint32_t magic, version;
-    const unsigned char *container;
-    const void *const *prelinked;
-};
 
 struct part {
     uintptr_t start, end;
@@ -110,13 +103,13 @@ static bool find_wrappers(const struct file *file, uintptr_t *start, uint64_t *s
             continue;
         *start = file->base + sections[i].sh_addr;
         *size = sections[i].sh_size;
-        return *size <= mapped_from(file, *start) && *start % _Alignof(struct wrapper) == 0;
+        return *size <= mapped_from(file, *start) && *start % _Alignof(struct rg_cuda_wrapper) == 0;
     }
     return false;
 }
 
 /* Bytes of the image of a wrapper; 0: it is none that can be taken. */
-static uint64_t size_of(const struct file *file, const struct wrapper *wrapper)
+static uint64_t size_of(const struct file *file, const struct rg_cuda_wrapper *wrapper)
 {
     struct rg_cuda_image image;
     const uint64_t mapped = mapped_from(file, (uintptr_t)wrapper->container);
@@ -140,7 +133,7 @@ static void take_file(const struct file *file, struct rg_own_images_limits *left
     struct link_map *map = NULL;
     if (!held || dlinfo(held, RTLD_DI_LINKMAP, &map) != 0 || map->l_addr != file->base)
         goto out; /* it has been unloaded */
-    const struct wrapper *wrappers = (const struct wrapper *)start;
+    const struct rg_cuda_wrapper *wrappers = (const struct rg_cuda_wrapper *)start;
     const uint64_t count = size / sizeof *wrappers;
     bool fits = true;
     for (uint64_t i = 0; i < count && fits; i++) {
@@ -168,7 +161,8 @@ void rg_own_images(const struct rg_own_images_limits *limits, void (*take)(void 
     struct files files = {0};
     dl_iterate_phdr(note_file, &files);
     for (size_t i = 0; i < files.n; i++) {
-        take_file(&files.at[i], &left, take, user);
+        if (!limits->program || !*files.at[i].name)
+            take_file(&files.at[i], &left, take, user);
         free(files.at[i].name);
     }
     free(files.at);

@@ -9,9 +9,16 @@
  * all otherwise, or cuVS. cuFFT runs with any capability, and cuRAND with 12.1.
  * What such a library itself asks it is told what it needs: then both can be had.
  *
+ * A program whose own kernels are for certain architectures alone (compute_90a) does nothing at all elsewhere: it gets the lowest one
+ * for which each of its images has PTX, whatever is loaded.
+ *
  * A compiler's own list says what it knows, if it is NVRTC and has been loaded; else it is taken to be new.
  */
-#include "common/cuda/capability.h"
+#include "common/cuda/program/capability.h"
+
+#include "common/cuda/fatbin/fatbin.h"
+#include "common/cuda/image.h"
+#include "common/cuda/program/own_images.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -24,7 +31,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARCHS_MAX 64
+#define ARCHS_MAX  64
+#define IMAGES_MAX 128
 
 __thread const void *rg_capability_asker;
 static atomic_uint chosen; /* by what is loaded; 0: nothing was, or the user has */
@@ -123,6 +131,93 @@ unsigned rg_capability_of_objects(const char *const *paths)
     return wanted_of(&seen);
 }
 
+/* --- the program's own kernels --- */
+
+/* Whether a device of this capability finds PTX in an image, or there is none for any. */
+static bool serves(const void *pointer, unsigned capability)
+{
+    struct rg_cuda_image image;
+    struct rg_fatbin fatbin;
+    struct rg_fatbin_entry entry;
+    bool any = false;
+    if (rg_cuda_image_identify(pointer, &image) != RG_CUDA_IMAGE_CONTAINER ||
+        rg_fatbin_open(&fatbin, image.data, image.size) != RG_FATBIN_OK)
+        return true;
+    while (rg_fatbin_next(&fatbin, &entry) == RG_FATBIN_OK) {
+        if (rg_fatbin_fits(&entry, capability))
+            return true;
+        any |= entry.kind == RG_FATBIN_PTX;
+    }
+    return !any;
+}
+
+static bool serves_all(const void *const *images, size_t n, unsigned capability)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!serves(images[i], capability))
+            return false;
+    return true;
+}
+
+/* The lowest architecture above `above` that PTX in an image is for alone, or with its family; 0: there is none. */
+static unsigned next_target(const void *pointer, unsigned above)
+{
+    struct rg_cuda_image image;
+    struct rg_fatbin fatbin;
+    struct rg_fatbin_entry entry;
+    unsigned lowest = 0;
+    if (rg_cuda_image_identify(pointer, &image) != RG_CUDA_IMAGE_CONTAINER ||
+        rg_fatbin_open(&fatbin, image.data, image.size) != RG_FATBIN_OK)
+        return 0;
+    while (rg_fatbin_next(&fatbin, &entry) == RG_FATBIN_OK)
+        if (entry.kind == RG_FATBIN_PTX && entry.flags & (RG_FATBIN_FLAG_ARCH | RG_FATBIN_FLAG_FAMILY) &&
+            entry.architecture > above && (!lowest || entry.architecture < lowest))
+            lowest = entry.architecture;
+    return lowest;
+}
+
+unsigned rg_capability_of_images(const void *const *images, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (serves(images[i], RG_CAPABILITY_ABOVE_ALL))
+            continue;
+        unsigned target = 0;
+        while ((target = next_target(images[i], target)) != 0)
+            if (serves_all(images, n, target))
+                return target;
+        return 0;
+    }
+    return 0;
+}
+
+struct own_images {
+    size_t n;
+    const void *at[IMAGES_MAX]; /* of the program itself, which stays loaded */
+};
+
+static void take_image(void *user, const void *wrapper)
+{
+    struct own_images *images = user;
+    if (images->n < IMAGES_MAX)
+        images->at[images->n++] = wrapper;
+}
+
+/* That of the program's own kernels, looked for once; 0: they run anywhere, or there are none. */
+static unsigned own_capability(void)
+{
+    static const struct rg_own_images_limits limits = {
+        .images = IMAGES_MAX, .image_bytes = UINT64_MAX, .bytes = UINT64_MAX, .program = true};
+    static atomic_uint known; /* and 1 more; 0: not yet */
+    unsigned wanted = atomic_load(&known);
+    if (wanted)
+        return wanted - 1;
+    struct own_images images = {0};
+    rg_own_images(&limits, take_image, &images);
+    wanted = rg_capability_of_images(images.at, images.n);
+    atomic_store(&known, wanted + 1);
+    return wanted;
+}
+
 unsigned rg_capability_told(const void *asker, unsigned capability)
 {
     static const char *const choosers[] = {"/libcublas", "/libcusolver", "/libcusparse", "/libcurand", NULL};
@@ -148,8 +243,11 @@ unsigned rg_capability_wanted(void)
     if (named)
         return named;
     struct seen seen = {0};
-    dl_iterate_phdr(look_at_object, &seen);
-    const unsigned wanted = wanted_of(&seen);
+    unsigned wanted = own_capability();
+    if (!wanted) {
+        dl_iterate_phdr(look_at_object, &seen);
+        wanted = wanted_of(&seen);
+    }
     atomic_store(&chosen, wanted);
     return wanted;
 }

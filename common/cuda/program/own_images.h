@@ -3,9 +3,10 @@
  * loaded. The compiler puts a wrapper for each into a section of its own, by which they are found before any
  * of them is registered.
  */
-#ifndef RG_CLIENT_PREFETCH_OWN_IMAGES_H
-#define RG_CLIENT_PREFETCH_OWN_IMAGES_H
+#ifndef RG_COMMON_CUDA_PROGRAM_OWN_IMAGES_H
+#define RG_COMMON_CUDA_PROGRAM_OWN_IMAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@
 struct rg_own_images_limits {
     unsigned images;
     uint64_t image_bytes, bytes; /* of one, of all */
+    bool program;                /* the program's own file alone */
 };
 
 /**
