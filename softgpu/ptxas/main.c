@@ -3,9 +3,11 @@
  * it (common/cuda/ptx_carrier.h). For programs that run ptxas by themselves and can be told which one (Triton).
  *
  *   ptxas [-c] [-arch sm_NN] [-o OUTPUT] INPUT
+ *   ptxas [-c] [-arch sm_NN] [-o OUTPUT] --input-as-string PTX
  *
  * Options that say how to optimise mean nothing here and are passed over. Whether the PTX is right is found when it is
- * loaded. Exit status: 0, or 1 with a line on standard error.
+ * loaded; only a version that is yet to come is refused, in NVIDIA's words, by which programs ask for the newest one (JAX's Mosaic).
+ * Exit status: 0, or 1 with a line on standard error.
  */
 #include "common/base/cleanup.h"
 #include "common/cuda/ptx_carrier.h"
@@ -15,12 +17,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_MAX ((size_t)256 << 20) /* pages that are not used cost nothing */
+#define TEXT_MAX  ((size_t)256 << 20) /* pages that are not used cost nothing */
+#define PTX_MAJOR 9                   /* of the PTX ISA of the toolkit that this ptxas says it belongs to */
+#define PTX_NAME  "9.0"
 
 struct arguments {
     const char *input, *output;
     unsigned architecture;
     bool relocatable, version;
+    bool is_text; /* the input is PTX itself, not a file's name */
 };
 
 static int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -70,6 +75,10 @@ static int read_arguments(int argc, char **argv, struct arguments *out)
         } else if ((value = value_of(argv, argc, &i, "--output-file")) != NULL ||
                    (value = value_of(argv, argc, &i, "-o")) != NULL) {
             out->output = value;
+        } else if ((value = value_of(argv, argc, &i, "--input-as-string")) != NULL ||
+                   (value = value_of(argv, argc, &i, "-ias")) != NULL) {
+            out->input = value;
+            out->is_text = true;
         } else if (strcmp(argv[i], "-c") == 0 || strcmp(argv[i], "--compile-only") == 0) {
             out->relocatable = true;
         } else if (strcmp(argv[i], "--version") == 0 || strcmp(argv[i], "-V") == 0) {
@@ -102,6 +111,27 @@ static char *read_text(const char *path, size_t *size)
     return NULL;
 }
 
+/* Whether the PTX is of an ISA of today; it was said if it is not. */
+static bool is_known(const char *text, size_t size, const char *name)
+{
+    const char *version = memmem(text, size, ".version", 8);
+    char number[16] = "";
+    unsigned major;
+    if (version == NULL || text[0] == 0x7f) {
+        fail("%s is no PTX", name);
+        return false;
+    }
+    version += 8;
+    const size_t left = (size_t)(text + size - version);
+    memcpy(number, version, left < sizeof number ? left : sizeof number - 1);
+    if (sscanf(number, "%3u", &major) == 1 && major <= PTX_MAJOR)
+        return true;
+    const char *word = number + strspn(number, " \t\r\n");
+    fprintf(stderr, "ptxas %s; fatal   : Unsupported .version %.*s; current version is '" PTX_NAME "'\n",
+            name, (int)strcspn(word, " \t\r\n"), word);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     struct arguments arguments;
@@ -112,11 +142,14 @@ int main(int argc, char **argv)
         return 0;
     }
     size_t size, carrier_size;
-    RG_CLEANUP_FREE char *text = read_text(arguments.input, &size);
+    RG_CLEANUP_FREE char *text =
+        arguments.is_text ? strdup(arguments.input) : read_text(arguments.input, &size);
     if (text == NULL)
-        return fail("cannot read %s: %s", arguments.input, strerror(errno));
-    if (memmem(text, size, ".version", 8) == NULL || memchr(text, 0x7f, size) == text)
-        return fail("%s is no PTX", arguments.input);
+        return fail("cannot read %s: %s", arguments.is_text ? "the input" : arguments.input, strerror(errno));
+    if (arguments.is_text)
+        size = strlen(text);
+    if (!is_known(text, size, arguments.is_text ? "application ptx input" : arguments.input))
+        return 1;
     RG_CLEANUP_FREE void *carrier = rg_ptx_carrier_make(text, strnlen(text, size), arguments.architecture,
                                                         arguments.relocatable, &carrier_size);
     FILE *file = carrier != NULL ? fopen(arguments.output, "wbe") : NULL;

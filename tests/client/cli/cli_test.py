@@ -408,6 +408,23 @@ class Run(Case):
 
 
 class Local(Case):
+    def test_ptxas_of_text(self):
+        """PTX as a word of the command line, by which programs also ask for the newest version that is known."""
+        ptxas = os.path.join(LIBRARY, "soft", "ptxas")
+        with tempfile.TemporaryDirectory() as folder:
+            output = os.path.join(folder, "out.cubin")
+            text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
+            for option in (["--input-as-string", text], ["-ias=" + text]):
+                made = subprocess.run([ptxas, "-arch=sm_90", "-o", output] + option, capture_output=True, text=True, timeout=60)
+                self.assertEqual((made.returncode, made.stderr), (0, ""))
+                with open(output, "rb") as file:
+                    self.assertIn(b".visible .entry k()", file.read())
+                os.unlink(output)
+            newer = subprocess.run([ptxas, "-o", output, "--input-as-string", ".version 99.99"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(newer.returncode, 1)
+            self.assertIn("Unsupported .version 99.99; current version is '9.0'", newer.stderr)
+            self.assertFalse(os.path.exists(output))
+
     def test_ptxas(self):
         script = 'echo "$TRITON_PTXAS_PATH $TRITON_PTXAS_BLACKWELL_PATH"'
         ptxas = os.path.join(LIBRARY, "soft", "ptxas")
