@@ -33,12 +33,7 @@ static void parse_number(struct sg_parser *parser, struct sg_ast_operand *operan
         return;
     }
     operand->kind = SG_AST_INTEGER;
-    if (minus) {
-        sg_parser_advance(parser);
-        operand->value = -sg_parser_integer(parser, "a number");
-    } else {
-        operand->value = sg_parse_expression(parser);
-    }
+    operand->value = sg_parse_expression(parser);
 }
 
 static void parse_name(struct sg_parser *parser, struct sg_ast_operand *operand)
@@ -71,7 +66,9 @@ static void parse_address(struct sg_parser *parser, struct sg_ast_operand *opera
 static void parse_operand(struct sg_parser *parser, struct sg_ast_operand *operand)
 {
     sg_parser_enter(parser);
-    operand->negated = sg_parser_accept(parser, '!');
+    /* Before a name it negates a predicate, else it is the first operator of an expression: "!1" is 0. */
+    if (sg_parser_at(parser, '!') && sg_parser_peek(parser)->kind == SG_TOKEN_WORD)
+        operand->negated = sg_parser_accept(parser, '!');
     if (sg_parser_at(parser, '[')) {
         parse_address(parser, operand);
     } else if (sg_parser_accept(parser, '{')) {

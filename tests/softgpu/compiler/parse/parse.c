@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +101,37 @@ Test(parse, module)
     cr_expect_eq((int64_t)add->operands[2].value, -3);
     cr_expect(jump->guard_negated && sg_slice_is(jump->guard, "%p"));
     end(&parsed);
+}
+
+/* Numbers of instructions are expressions, whichever operator they begin with. */
+Test(parse, operands_are_expressions)
+{
+    static const struct {
+        const char *text;
+        int64_t value;
+    } expressions[] = {{"-3", -3},       {"!1", 0},      {"!0", 1},        {"!!5", 1},
+                       {"!(3 == 3)", 0}, {"~7", -8},     {"-4 + 6", 2},    {"- -4", 4},
+                       {"-(4)", -4},     {"-2 * 3", -6}, {"1 ? 3 : 2", 3}, {"!0 + 1", 2}};
+    for (size_t i = 0; i < sizeof expressions / sizeof *expressions; i++) {
+        char text[256];
+        snprintf(text, sizeof text, HEAD ".visible .entry k()\n{ .reg .b32 %%r; mov.u32 %%r, %s; ret; }\n",
+                 expressions[i].text);
+        struct parsed parsed;
+        parse(&parsed, text);
+        cr_assert(parsed.ast, "%s: %s", expressions[i].text, parsed.log.data);
+        cr_assert_eq(setjmp(parsed.diagnostics.escape), 0, "%s: %s", expressions[i].text, parsed.log.data);
+        const struct sg_ast_body *body =
+            sg_parse_body(&parsed.arena, &parsed.scratch, parsed.ast, &parsed.ast->functions[0]);
+        const struct sg_ast_operand *number = NULL;
+        for (uint32_t j = 0; j < body->n_statements; j++)
+            if (body->statements[j].kind == SG_STATEMENT_INSTRUCTION &&
+                sg_slice_is(body->statements[j].instruction.base, "mov"))
+                number = &body->statements[j].instruction.operands[1];
+        cr_assert(number, "%s", expressions[i].text);
+        cr_expect(number->kind == SG_AST_INTEGER && !number->negated, "%s", expressions[i].text);
+        cr_expect_eq((int64_t)number->value, expressions[i].value, "%s", expressions[i].text);
+        end(&parsed);
+    }
 }
 
 /* "name<N>" for N variables, as GCC declares the arguments of calls. */
